@@ -1,0 +1,1 @@
+"""The one write path: check, append and fold in one transaction."""

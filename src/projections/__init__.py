@@ -1,0 +1,1 @@
+"""What the events mean now: replay, verify and the views of the live tables."""

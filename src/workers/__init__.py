@@ -1,0 +1,1 @@
+"""Loops that act on time and on the outside world."""
