@@ -1,0 +1,1 @@
+"""Who is to get a mail: reading the people in, staging them, and the report about each row."""
