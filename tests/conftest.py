@@ -1,0 +1,51 @@
+"""What every test may ask for: servers, databases, connections."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.servers import PrivateServer, migrate_template, session_server, watched
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    """The session's server (one per xdist worker): create databases on it, never stop it."""
+    with session_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+async def database(server: PrivateServer) -> AsyncIterator[str]:
+    """The DSN of a database of the test's own, with the schema `postledger` migrated."""
+    async with server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def empty_database(server: PrivateServer) -> AsyncIterator[str]:
+    """The DSN of a database of the test's own, with nothing in it."""
+    async with server.database("template1") as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to `database`."""
+    connection = await asyncpg.connect(database)
+    yield connection
+    await connection.close(timeout=5)
+
+
+@pytest.fixture
+async def own_server(tmp_path: Path) -> AsyncIterator[PrivateServer]:
+    """A server to stop, start and kill; `dsn` is its database `postledger`, migrated."""
+    home = tmp_path / "server"
+    home.mkdir()
+    own = PrivateServer(home)
+    with watched(home):
+        await own.start()
+        await migrate_template(await own.create_database("postledger"))
+        yield own
+        await own.stop("immediate")
