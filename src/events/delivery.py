@@ -1,0 +1,190 @@
+"""What may happen to one mail for one recipient; `attempt` counts its tries from 1."""
+
+from datetime import datetime
+from typing import ClassVar, TypeAlias
+
+from attrs import field, frozen
+from attrs.validators import ge
+
+from .stream import Event, StreamKind
+
+POLICY = "policy"
+"""`Requeued.by` when the campaign's policy did it; any other value names the operator."""
+
+
+@frozen
+class _Delivery(Event):
+    stream: ClassVar[StreamKind] = StreamKind.DELIVERY
+
+
+@frozen
+class Observation(_Delivery):
+    """What is noted beside the state and changes none."""
+
+    versioned: ClassVar[bool] = False
+
+
+@frozen
+class Queued(_Delivery):
+    """The recipient was written down; `digest` (digest.py) seals who it is."""
+
+    type: ClassVar[str] = "Queued"
+    source: str
+    digest: str
+    due_at: datetime
+
+
+@frozen
+class Claimed(_Delivery):
+    """A worker took the row; committed before the mail may leave."""
+
+    type: ClassVar[str] = "Claimed"
+    claim_id: str
+    worker: str
+    sender: str
+    attempt: int = field(validator=ge(1))
+
+
+@frozen
+class Sent(_Delivery):
+    """The provider accepted. What is None is not known: nothing was rendered, or evidence lacked it."""
+
+    type: ClassVar[str] = "Sent"
+    attempt: int = field(validator=ge(1))
+    provider: str
+    message_id: str | None = None
+    content_sha256: str | None = None
+    template: str | None = None
+
+
+@frozen
+class Deferred(_Delivery):
+    """The provider refused for now; due again at `due_at`."""
+
+    type: ClassVar[str] = "Deferred"
+    attempt: int = field(validator=ge(1))
+    class_: str
+    due_at: datetime
+    code: str | None = None
+
+
+@frozen
+class Released(_Delivery):
+    """The worker gave the row back, certain that it was not accepted; the attempt is not burned."""
+
+    type: ClassVar[str] = "Released"
+    reason: str
+    due_at: datetime
+
+
+@frozen
+class Failed(_Delivery):
+    """The provider refused for good, or the tries are exhausted."""
+
+    type: ClassVar[str] = "Failed"
+    attempt: int = field(validator=ge(1))
+    class_: str
+    code: str | None = None
+
+
+@frozen
+class OutcomeUnknown(_Delivery):
+    """The provider may have it and nobody recorded the answer."""
+
+    type: ClassVar[str] = "OutcomeUnknown"
+    attempt: int = field(validator=ge(1))
+    reason: str
+
+
+@frozen
+class Requeued(_Delivery):
+    """Policy `resend` (`by` is POLICY) or an operator (`by` says who) wants another try."""
+
+    type: ClassVar[str] = "Requeued"
+    reason: str
+    by: str
+    due_at: datetime
+
+
+@frozen
+class Skipped(_Delivery):
+    """The recipient may not be mailed: suppressed, unsubscribed, erased, invalid or expired."""
+
+    type: ClassVar[str] = "Skipped"
+    reason: str
+
+
+@frozen
+class Cancelled(_Delivery):
+    """The campaign was cancelled while the row waited, or before it was released."""
+
+    type: ClassVar[str] = "Cancelled"
+
+
+@frozen
+class Evidence(Observation):
+    """A late or foreign outcome of claim `of` came and must not be applied."""
+
+    type: ClassVar[str] = "Evidence"
+    of: str
+    attempt: int = field(validator=ge(0))  # the row's own, where the outcome brings none
+    outcome: str
+
+
+@frozen
+class Delivered(Observation):
+    """The recipient's server took the mail."""
+
+    type: ClassVar[str] = "Delivered"
+
+
+@frozen
+class Bounced(Observation):
+    """The mail came back after it had been accepted; `kind` as in hard, soft, block."""
+
+    type: ClassVar[str] = "Bounced"
+    kind: str
+
+
+@frozen
+class Complained(Observation):
+    """The recipient called it spam."""
+
+    type: ClassVar[str] = "Complained"
+
+
+@frozen
+class Opened(Observation):
+    """Somebody or something loaded the mail's pictures."""
+
+    type: ClassVar[str] = "Opened"
+
+
+@frozen
+class Clicked(Observation):
+    """Somebody or something followed a link of the mail."""
+
+    type: ClassVar[str] = "Clicked"
+
+
+@frozen
+class Unsubscribed(Observation):
+    """The recipient asked through this mail for no more."""
+
+    type: ClassVar[str] = "Unsubscribed"
+
+
+@frozen
+class Delayed(Observation):
+    """The provider still tries to hand it over."""
+
+    type: ClassVar[str] = "Delayed"
+
+
+Feedback: TypeAlias = Delivered | Bounced | Complained | Opened | Clicked | Unsubscribed | Delayed
+
+Change: TypeAlias = (
+    Queued | Claimed | Sent | Deferred | Released | Failed | OutcomeUnknown | Requeued | Skipped | Cancelled
+)
+
+DeliveryEvent: TypeAlias = Change | Evidence | Feedback
