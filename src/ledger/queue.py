@@ -1,0 +1,150 @@
+"""The calls that move deliveries through the queue: claim, permit, settle, reclaim; one round trip each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from attrs import field, frozen
+
+from ..database import Blocks, Connection
+
+sql = Blocks("postledger.ledger", "queue.sql")
+
+LEASE_IN = timedelta(seconds=60)
+
+
+@frozen
+class Delivery:
+    """One claimed row: `fence` is the version of its Claimed event, `attempt` counts this try from 1."""
+
+    campaign_id: int
+    delivery_id: int
+    claim_id: UUID
+    fence: int
+    attempt: int
+    age: timedelta | None = None
+    """Since it was first claimed; None at the first time."""
+    key: str | None = None
+    email: str | None = None
+    name: str | None = None
+    data: Mapping[str, Any] | None = None
+
+
+@frozen
+class Claim:
+    """What a claim call brought: rows, and what to do when there are fewer than asked for."""
+
+    rows: Sequence[Delivery]
+    busy: bool
+    due_in: timedelta | None
+    skipped: int
+    cancelled: int
+
+
+@frozen
+class Outcome:
+    """What became of one delivery: the event to record, and what goes with it."""
+
+    delivery: Delivery
+    type: str
+    body: Mapping[str, Any]
+    due_in: timedelta | None = None
+    suppress: str | None = None
+    reply: str | None = None
+
+
+@frozen
+class Settled:
+    """How many outcomes were recorded, were known already, or came too late to change anything."""
+
+    applied: int = 0
+    repeated: int = 0
+    evidence: int = 0
+
+
+@frozen
+class Work:
+    """What there is to do: campaigns in serving order, and until when one may sleep if there is nothing."""
+
+    campaigns: Sequence[int]
+    due_in: timedelta | None
+    finishable: Sequence[int]
+    watch: bool
+
+
+@frozen
+class Permit:
+    """What may be sent at the moment it was asked for (`asked_at`: the asker's monotonic clock, seconds)."""
+
+    asked_at: float
+    alive: bool
+    lost: frozenset[UUID] = field(converter=frozenset)
+    stopped: frozenset[int] = field(converter=frozenset)
+    suppressed: frozenset[int] = field(converter=frozenset)
+    strays: frozenset[UUID] = field(converter=frozenset)
+
+
+async def next_work(conn: Connection, worker: int, only: int | None, *, timeout: float) -> Work:
+    """Which campaigns have due rows; `only` limits the answer to one campaign."""
+    row = await conn.fetchrow(sql.next_work, worker, only, timeout=timeout)
+    return Work(*row)
+
+
+async def claim(
+    conn: Connection, campaign: int, claim_id: UUID, worker: int, limit: int, *, content: bool, timeout: float
+) -> Claim:
+    """Takes up to `limit` due rows; repeated with the same `claim_id` it answers the same rows.
+
+    `content` asks for address, name and data too. Raises PL006 (ConflictError) when the worker was declared dead.
+    """
+    row = await conn.fetchrow(sql.claim, campaign, claim_id, worker, limit, content, timeout=timeout)
+    busy, due_in, skipped, cancelled, ids, versions, attempts, *rest = row
+    if ids is None:
+        return Claim((), busy, due_in, skipped, cancelled)
+    nothing = (None,) * len(ids)
+    columns = [nothing if column is None else column for column in rest]
+    rows = [
+        Delivery(campaign, delivery_id, claim_id, version, attempt + 1, *others)
+        for delivery_id, version, attempt, *others in zip(ids, versions, attempts, *columns, strict=True)
+    ]
+    return Claim(rows, busy, due_in, skipped, cancelled)
+
+
+async def settle(conn: Connection, campaign: int, outcomes: Sequence[Outcome], *, timeout: float) -> Settled:
+    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they still may change something."""
+    due = [o.due_in for o in outcomes]
+    suppress = [o.suppress for o in outcomes]
+    replies = [o.reply for o in outcomes]
+    row = await conn.fetchrow(
+        sql.settle,
+        campaign,
+        [o.delivery.claim_id for o in outcomes],
+        [o.delivery.delivery_id for o in outcomes],
+        [o.delivery.fence for o in outcomes],
+        [o.type for o in outcomes],
+        [o.body for o in outcomes],
+        due if any(due) else None,
+        suppress if any(suppress) else None,
+        replies if any(replies) else None,
+        timeout=timeout,
+    )
+    return Settled(*row)
+
+
+async def ask_permit(
+    conn: Connection,
+    worker: int,
+    session: int,
+    claims: Sequence[UUID],
+    asking: Sequence[UUID],
+    *,
+    beat: bool,
+    now: float,
+    timeout: float,
+) -> Permit:
+    """What of the held `claims` may not be sent; `asking` are claim calls still under way; `beat` renews the lease."""
+    row = await conn.fetchrow(sql.permit, worker, session, claims, asking, beat, timeout=timeout)
+    return Permit(now, *row)

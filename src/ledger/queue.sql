@@ -1,0 +1,55 @@
+-- name: enlist
+SELECT enlist_worker($1)
+
+-- name: lock_worker
+-- On the session that is to hold it; waits for a former session of the same worker to be gone.
+SELECT pg_advisory_lock(lock_key('worker', $1))
+
+-- name: relock
+SELECT relock_worker($1, $2)
+
+-- name: leave
+SELECT leave_worker($1)
+
+-- name: wake_channels
+SELECT wake_channel() AS everybody, wake_channel($1) AS own
+
+-- name: notify
+SELECT pg_notify($1, '')
+
+-- name: next_work
+SELECT campaigns, due_in, finishable, watch FROM next_work($1, $2)
+
+-- name: claim
+SELECT busy, due_in, skipped, cancelled, delivery_ids, versions, attempts, ages, keys, emails, names, data
+FROM claim($1, $2, $3, $4, $5)
+
+-- name: settle
+SELECT applied, repeated, evidence FROM settle($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: permit
+SELECT alive, lost, stopped, suppressed, strays FROM permit($1, $2, $3, $4, $5)
+
+-- name: release_claim
+SELECT release_claim($1, $2)
+
+-- name: finish
+SELECT finish_campaign($1)
+
+-- name: try_watch
+SELECT pg_try_advisory_lock(lock_key('watch'))
+
+-- name: leave_watch
+SELECT pg_advisory_unlock(lock_key('watch'))
+
+-- name: probe
+SELECT worker_id, session, ended, free, overdue FROM probe_workers($1, $2)
+
+-- name: bury
+SELECT bury_worker($1, $2, $3)
+
+-- name: orphaned
+SELECT campaign_id, claim_id FROM orphaned_claims()
+
+-- name: reclaim
+SELECT reclaim($1, $2)
