@@ -1,0 +1,143 @@
+"""Bringing rows into the staging table, in committed chunks, reading ahead while one is written."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from itertools import islice
+
+import structlog
+from attrs import frozen
+
+from ...database import Blocks, Connection
+from ...errors import ConflictError, PostledgerError
+from .report import LINES_KEPT, Line, Report
+from .rows import BadRow, Row
+
+CHUNK = 10_000
+"""Rows in a transaction: about 0.1 s of reading, and as much of writing."""
+
+_COLUMNS = ("import_id", "line", "key", "email", "name", "data", "outcome", "reason")
+
+sql = Blocks("postledger.ledger.audience", "staging.sql")
+log = structlog.get_logger(__name__)
+
+
+@frozen
+class Staged:
+    """What waits in import_rows: `rows` of them, `invalid` of which are there for the report alone."""
+
+    import_id: int
+    rows: int
+    invalid: int
+
+
+@frozen
+class _Chunk:
+    """Rows as COPY takes them."""
+
+    records: list[tuple[object, ...]]
+    invalid: int
+
+
+async def stage(
+    conn: Connection,
+    *,
+    campaign_id: int | None,
+    source: str,
+    rows: Iterable[Row | BadRow],
+    progress: Callable[[int], None] | None = None,
+) -> Staged:
+    """Write `rows` down for `enqueue_import`; `progress` is told how many are committed so far.
+
+    `conn` is in no transaction. Its session holds the import until `finish` or `discard`; what dead holders
+    have left is thrown away first, and what this very session left. Raises what reading `rows` raises.
+    """
+    await discard_abandoned(conn)
+    import_id = await _open(conn, campaign_id, source)
+    written = invalid = 0
+    try:
+        async with aclosing(_chunks(import_id, rows)) as chunks:
+            async for chunk in chunks:
+                await _write(conn, import_id, chunk)
+                written += len(chunk.records)
+                invalid += chunk.invalid
+                if progress:
+                    progress(written)
+    except PostledgerError:
+        await discard(conn, import_id)
+        raise
+    _expect(import_id, await conn.fetchval(sql.close_staging, import_id))
+    log.info("import staged", import_id=import_id, rows=written, invalid=invalid)
+    return Staged(import_id, written, invalid)
+
+
+async def read_report(conn: Connection, import_id: int) -> Report:
+    """What became of each row, once `enqueue_import` has run and before `finish`."""
+    counts = {row["outcome"]: row["rows"] for row in await conn.fetch(sql.count_outcomes, import_id)}
+    lines = [Line(*line) for line in await conn.fetch(sql.read_lines, import_id, LINES_KEPT)]
+    return Report.of(counts, lines)
+
+
+async def finish(conn: Connection, import_id: int) -> None:
+    """The import is used and reported: its rows go, the record of it stays."""
+    await conn.execute(sql.sweep_rows, import_id)
+    await conn.execute(sql.drop_hold, import_id)
+
+
+async def discard(conn: Connection, import_id: int) -> None:
+    """Throw an import away that will not be used."""
+    await conn.execute(sql.discard_import, import_id)
+    await conn.execute(sql.drop_hold, import_id)
+
+
+async def discard_abandoned(conn: Connection) -> list[int]:
+    """Throw away what the dead have left unfinished; their ids."""
+    abandoned = [found["id"] for found in await conn.fetch(sql.discard_abandoned)]
+    if abandoned:
+        log.warning("unfinished imports thrown away", import_ids=abandoned)
+    return abandoned
+
+
+async def _open(conn: Connection, campaign_id: int | None, source: str) -> int:
+    # Nobody sees the row before it is held: the lock is the session's, so that it outlives this transaction.
+    async with conn.transaction():
+        import_id: int = await conn.fetchval(sql.open_import, campaign_id, source)
+        await conn.execute(sql.hold_import, import_id)
+    return import_id
+
+
+async def _write(conn: Connection, import_id: int, chunk: _Chunk) -> None:
+    # Count and rows are committed together; a crash of the server empties import_rows, and then they differ.
+    async with conn.transaction():
+        await conn.copy_records_to_table("import_rows", records=chunk.records, columns=_COLUMNS)
+        _expect(import_id, await conn.fetchval(sql.count_chunk, import_id, len(chunk.records)))
+
+
+def _expect(import_id: int, found: int | None) -> None:
+    if found is None:
+        raise ConflictError(f"import {import_id} was thrown away by somebody else meanwhile: start it again")
+
+
+async def _chunks(import_id: int, rows: Iterable[Row | BadRow]) -> AsyncGenerator[_Chunk, None]:
+    """Chunks, each read in a thread while the one before it is in use; none is empty."""
+    source = iter(rows)
+    reading = asyncio.ensure_future(asyncio.to_thread(_take, import_id, source))
+    try:
+        while (chunk := await asyncio.shield(reading)).records:
+            reading = asyncio.ensure_future(asyncio.to_thread(_take, import_id, source))
+            yield chunk
+    finally:
+        # A thread cannot be stopped, and the caller is about to close the file it reads.
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+def _take(import_id: int, source: Iterator[Row | BadRow]) -> _Chunk:
+    records: list[tuple[object, ...]] = []
+    invalid = 0
+    for row in islice(source, CHUNK):
+        if isinstance(row, BadRow):
+            invalid += 1
+            records.append((import_id, row.line, None, None, None, None, row.outcome, row.reason))
+        else:
+            records.append((import_id, row.line, row.key, row.email, row.name, row.data, None, None))
+    return _Chunk(records, invalid)
