@@ -21,8 +21,9 @@ _SPACE_BEHIND_QUOTE = re.compile(r'"[ \u00a0]+(?=[,;\t\r\n]|$)')
 def read_csv(source: str | Path | BinaryIO, *, name: str | None = None) -> "CsvReader":
     """Open a file of people; iterate over what is returned for its rows, in order.
 
-    `name` is what messages call the file. A stream is read from where it stands, and is left open. Raises
-    DataError when the header is of no use; later only when the file itself cannot be read any more.
+    `name` is what messages call the file. A stream is read from where it stands, and is left open. Blocks until
+    the whole file was looked at once. Raises DataError when the header is of no use; later only when the file
+    cannot be read on, or its quotes are beyond repair.
     """
     return CsvReader(source, name or (str(source) if isinstance(source, str | Path) else "the input"))
 
@@ -77,10 +78,9 @@ class CsvReader(Iterator[Row | BadRow]):
         return Lines(text, self._name, decoding.repair if encoding.mixed else None)
 
     def _stream(self, source: str | Path | BinaryIO, resources: ExitStack) -> BinaryIO:
-        if isinstance(source, str | Path):
-            return resources.enter_context(open(source, "rb"))
-        stream = decoding.seekable(source)
-        if stream is not source:
+        given = resources.enter_context(open(source, "rb")) if isinstance(source, str | Path) else source
+        stream = decoding.seekable(given)
+        if stream is not given:
             resources.enter_context(stream)
         return stream
 
