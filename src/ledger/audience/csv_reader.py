@@ -78,7 +78,9 @@ class CsvReader(Iterator[Row | BadRow]):
         return Lines(text, self._name, decoding.repair if encoding.mixed else None)
 
     def _stream(self, source: str | Path | BinaryIO, resources: ExitStack) -> BinaryIO:
-        given = resources.enter_context(open(source, "rb")) if isinstance(source, str | Path) else source
+        given = source
+        if isinstance(given, str | Path):
+            given = resources.enter_context(open(given, "rb"))
         stream = decoding.seekable(given)
         if stream is not given:
             resources.enter_context(stream)
