@@ -78,9 +78,7 @@ class CsvReader(Iterator[Row | BadRow]):
         return Lines(text, self._name, decoding.repair if encoding.mixed else None)
 
     def _stream(self, source: str | Path | BinaryIO, resources: ExitStack) -> BinaryIO:
-        given = source
-        if isinstance(given, str | Path):
-            given = resources.enter_context(open(given, "rb"))
+        given = _opened(source, resources) if isinstance(source, str | Path) else source
         stream = decoding.seekable(given)
         if stream is not given:
             resources.enter_context(stream)
@@ -117,3 +115,7 @@ class CsvReader(Iterator[Row | BadRow]):
         except csv.Error:
             return BadRow(line, "text behind a closing quote; write a quote inside a quoted field twice")
         return self._convert(line, fields)
+
+
+def _opened(path: str | Path, resources: ExitStack) -> BinaryIO:
+    return resources.enter_context(open(path, "rb"))
