@@ -1,8 +1,19 @@
 """Connections, named SQL blocks, migrations and the errors that cross the SQL border."""
 
 from .blocks import Blocks
-from .connect import Connection, Database
-from .errors import translated
+from .connect import Connection, Database, close, process_label
+from .errors import GONE, translate, translated
 from .migrate import SCHEMA_VERSION, migrate
 
-__all__ = ["SCHEMA_VERSION", "Blocks", "Connection", "Database", "migrate", "translated"]
+__all__ = [
+    "GONE",
+    "SCHEMA_VERSION",
+    "Blocks",
+    "Connection",
+    "Database",
+    "close",
+    "migrate",
+    "process_label",
+    "translate",
+    "translated",
+]

@@ -34,9 +34,7 @@ def _decode_json(value: bytes) -> Any:
 
 async def _prepare(conn: Connection) -> None:
     # The binary form: a text codec would break COPY and cost a detour through str.
-    await conn.set_type_codec(
-        "jsonb", schema="pg_catalog", encoder=_encode_json, decoder=_decode_json, format="binary"
-    )
+    await conn.set_type_codec("jsonb", schema="pg_catalog", encoder=_encode_json, decoder=_decode_json, format="binary")
 
 
 @frozen

@@ -66,11 +66,7 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
             return UnavailableError(
                 f"database {where} does not exist ({_reason(error)}): create it (createdb) or correct --database"
             )
-        case (
-            asyncpg.InvalidParameterValueError()
-            | asyncpg.UndefinedTableError()
-            | asyncpg.UndefinedFunctionError()
-        ):
+        case asyncpg.InvalidParameterValueError() | asyncpg.UndefinedTableError() | asyncpg.UndefinedFunctionError():
             return ConfigurationError(
                 f"database {where} has no Postledger schema yet ({_reason(error)}): run 'postledger migrate'"
             )

@@ -37,7 +37,8 @@ SELECT release_claim($1, $2)
 SELECT finish_campaign($1)
 
 -- name: try_watch
-SELECT pg_try_advisory_lock(lock_key('watch'))
+SELECT pg_try_advisory_lock(lock_key('watch')) AS got,
+       EXISTS (SELECT FROM claims WHERE worker_id <> $1 AND unsettled > 0) AS needed
 
 -- name: leave_watch
 SELECT pg_advisory_unlock(lock_key('watch'))

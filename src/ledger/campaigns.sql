@@ -1,0 +1,81 @@
+-- name: by_id
+-- A campaign with its letter and sender; the password stands apart.
+SELECT c.id, c.name, c.kind, c.status::text, c.version, c.pause_reason, c.resume_at, c.unknown, c.attempts, c.max_deferred,
+       c.give_up, c.priority, c.mail_from, c.reply_to, c.template, c.sender_id, c.created_at, c.started_at, c.finished_at,
+       t.subject, t.html, t.text, s.name AS sender_name, s.url AS sender_url
+FROM campaigns c JOIN templates t ON t.hash = c.template JOIN senders s ON s.id = c.sender_id
+WHERE c.id = $1
+
+-- name: newest_named
+SELECT id FROM campaigns WHERE name = $1 ORDER BY generation DESC LIMIT 1
+
+-- name: page
+-- Newest first, below a given id.
+SELECT id FROM campaigns WHERE $1::bigint IS NULL OR id < $1 ORDER BY id DESC LIMIT $2
+
+-- name: counts
+SELECT audience, pending, sending, sent, failed, skipped, cancelled, unknown FROM campaign_progress WHERE campaign_id = $1
+
+-- name: status
+SELECT status::text FROM campaigns WHERE id = $1
+
+-- name: keep_template
+INSERT INTO templates (hash, subject, html, text) VALUES ($1, $2, $3, $4) ON CONFLICT (hash) DO NOTHING
+
+-- name: keep_sender
+-- The same URL is the same sender; its password may have changed.
+INSERT INTO senders (name, url, secret) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET secret = excluded.secret
+RETURNING id
+
+-- name: sender_secret
+SELECT url, secret FROM senders WHERE id = $1
+
+-- name: draft
+SELECT draft_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+
+-- name: redraft
+-- A letter may change until the campaign starts; change_campaign records it.
+UPDATE campaigns SET template = $2, sender_id = $3, mail_from = $4, reply_to = $5, unknown = $6, attempts = $7, max_deferred = $8,
+    give_up = $9, priority = $10
+WHERE id = $1
+
+-- name: change
+SELECT change_campaign($1, $2, $3, $4)
+
+-- name: requeue
+SELECT requeue($1, $2, $3, $4)
+
+-- name: finish
+SELECT finish_campaign($1)
+
+-- name: sweep_cancelled
+-- A cancelled campaign's waiting rows, so many at a time, where no worker does it.
+SELECT cancelled FROM claim($1, $2, $3, $4, false)
+
+-- name: enqueue_import
+SELECT rows, accepted, duplicate_key, duplicate_address, invalid, suppressed FROM enqueue_import($1, $2)
+
+-- name: rejected_lines
+SELECT line, outcome, reason FROM import_rows WHERE import_id = $1 AND outcome IS NOT NULL ORDER BY line LIMIT $2
+
+-- name: forget_import
+DELETE FROM import_rows WHERE import_id = $1
+
+-- name: never_given
+-- Which of these variables no recipient's data has.
+SELECT v.name FROM unnest($2::text[]) AS v(name)
+WHERE NOT EXISTS (SELECT FROM recipients r WHERE r.campaign_id = $1 AND r.data ? v.name)
+
+-- name: recipients
+-- In delivery order, above a given id; $3 null: any status.
+SELECT q.delivery_id, r.recipient_key, r.email, r.name, q.status::text, q.attempt, q.due_at, q.version
+FROM recipient_queue q LEFT JOIN recipients r USING (campaign_id, delivery_id)
+WHERE q.campaign_id = $1 AND q.delivery_id > $2 AND ($3::text IS NULL OR q.status::text = $3)
+ORDER BY q.delivery_id LIMIT $4
+
+-- name: suppress
+SELECT address_hash($1), suppress($1, $2, $3)
+
+-- name: secret
+SELECT inner_key FROM secrets WHERE name = $1

@@ -1,0 +1,162 @@
+"""Decides what to claim next: woken by notifications and free slots, never by a poll."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID, uuid4
+
+import asyncpg
+import structlog
+
+from ..database import translate
+from ..errors import ConflictError, PostledgerError
+from ..ledger import queue
+from ..ledger.queue import Claim, Delivery, Work
+from .lanes import Lane
+from .link import Backoff, Link, LinkLost
+from .loops import first_of, monotonic
+from .permits import Permits
+from .session import Session
+
+log = structlog.get_logger(__name__)
+
+BUSY_AGAIN = 0.05
+"""Seconds after which a campaign or row that somebody else held is asked for again."""
+
+PLAN_AGE = 1.0
+"""Seconds for which an order of campaigns is good."""
+
+NEVER = float("inf")
+"""A campaign that has nothing more by itself."""
+
+
+class Dispatcher:
+    """Claims for every lane that has room.
+
+    `hand_over(rows, lane)` starts the sends; `lane_of(campaign)` knows the sender. `only` limits it to one campaign.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        link: Link,
+        permits: Permits,
+        *,
+        lane_of: Callable[[int], Awaitable[Lane]],
+        hand_over: Callable[[Sequence[Delivery], Lane], None],
+        room: asyncio.Event,
+        watch: asyncio.Event,
+        only: int | None = None,
+    ) -> None:
+        self.session = session
+        self.link = link
+        self.permits = permits
+        self.lane_of = lane_of
+        self.hand_over = hand_over
+        self.watch = watch
+        self.only = only
+        self.room = room
+        """Set when a lane has become worth a claim, or idle."""
+        self.rest = asyncio.Event()
+        """Set when a look found nothing to do now and nothing that will fall due."""
+        self.stopping = asyncio.Event()
+        self._plan: list[int] = []
+        self._planned_at = -NEVER
+        self._due_at = NEVER
+
+    async def step(self) -> None:
+        """Serves what there is; if there is nothing more to take just now, sleeps until there may be."""
+        if self.stopping.is_set():
+            await asyncio.Event().wait()
+        self.room.clear()
+        try:
+            if not self._plan or self.session.wake.is_set() or monotonic() - self._planned_at > PLAN_AGE:
+                await self._make_plan()
+            again_in = await self._serve()
+        except LinkLost as error:
+            log.warning("claim_failed", reason=str(error)[:200])
+            self._plan = []
+            again_in = random.uniform(0.1, 0.5)
+        await first_of(self.session.wake, self.room, self.stopping, within=again_in)
+
+    async def _make_plan(self) -> None:
+        self.session.wake.clear()  # before the look: what comes during it is looked at again
+        async with self.session.use() as conn:
+            work = await queue.next_work(conn, self.session.worker, self.only, timeout=10)
+        if work.watch:
+            self.watch.set()
+        now = monotonic()
+        self._plan, self._planned_at = list(work.campaigns), now
+        self._due_at = NEVER if work.due_in is None else now + work.due_in.total_seconds()
+        for campaign_id in work.finishable:
+            await self._finish(campaign_id)
+        if self._at_rest(work):
+            self.rest.set()
+        else:
+            self.rest.clear()
+
+    def _at_rest(self, work: Work) -> bool:
+        return not work.campaigns and work.due_in is None and not self.permits.holds
+
+    async def _finish(self, campaign_id: int) -> None:
+        async with self.link.use() as conn:
+            finished = await conn.fetchval(queue.sql.finish, campaign_id, timeout=300)
+        if finished:
+            log.info("campaign_finished", campaign=campaign_id)
+
+    async def _serve(self) -> float:
+        """One round over the plan; returns the seconds after which another one makes sense."""
+        again_in = min(self.session.sweep_in, max(self._due_at - monotonic(), 0.0))
+        for campaign_id in list(self._plan):
+            again_in = min(again_in, await self._serve_one(campaign_id))
+        return again_in
+
+    async def _serve_one(self, campaign_id: int) -> float:
+        try:
+            lane = await self.lane_of(campaign_id)
+        except PostledgerError as error:
+            log.error("campaign_cannot_be_served", campaign=campaign_id, reason=str(error))
+            self._plan.remove(campaign_id)
+            return NEVER
+        limit = lane.claimable()
+        if limit == 0:
+            return lane.retry_in()
+        claim = await self._claim(campaign_id, uuid4(), limit, content=lane.provider.renders)
+        if claim.rows:
+            lane.take(len(claim.rows))
+            self.permits.hold(claim.rows)
+            self.hand_over(claim.rows, lane)
+        if len(claim.rows) + claim.skipped + claim.cancelled >= limit:
+            return 0.0
+        if claim.busy:
+            return BUSY_AGAIN * random.uniform(0.5, 1.5)
+        self._plan.remove(campaign_id)
+        if not claim.rows and not self.permits.holds:
+            return 0.0  # perhaps its end: the next plan will say
+        return NEVER if claim.due_in is None else max(claim.due_in.total_seconds(), 0.0)
+
+    async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
+        """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""
+        backoff = Backoff()
+        self.permits.asking.add(claim_id)
+        try:
+            while True:
+                try:
+                    async with self.link.use() as conn:
+                        return await queue.claim(
+                            conn, campaign_id, claim_id, self.session.worker, limit, content=content, timeout=30
+                        )
+                except LinkLost:
+                    if self.stopping.is_set():
+                        raise
+                    await backoff.wait()
+        except asyncpg.PostgresError as error:
+            told = translate(error, self.link.database.dsn)
+            if not isinstance(told, ConflictError):
+                raise
+            self.session.disconnect()  # declared dead (PL006): the reconnect starts a new life
+            raise LinkLost(str(told)) from error
+        finally:
+            self.permits.asking.discard(claim_id)

@@ -1,0 +1,97 @@
+"""One lane per sender: its provider, how much of it is free, and a breaker for when the relay is down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import structlog
+
+from .loops import monotonic
+from .providers.base import Provider
+
+log = structlog.get_logger(__name__)
+
+OPEN_FIRST = 1.0
+OPEN_LONGEST = 60.0
+CLAIM_EVERY = 0.1
+"""Seconds after which a claim may be smaller than half a lane: slow sends must not starve the free slots."""
+
+BATCHES = 2
+"""Provider calls under way at once where one call carries a whole batch: one is settled while the next is sent."""
+
+
+class Lane:
+    """Slots of one sender. A slot is taken by a claim and free again when the outcome is committed."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        concurrency: int,
+        room: asyncio.Event,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.provider = provider
+        self.capacity = concurrency if provider.batch == 1 else provider.batch * BATCHES
+        self.room = room
+        """Set when a claim may be worth while again; shared by all lanes of a worker."""
+        self.taken = 0
+        self.clock = clock
+        self._failures = 0
+        self._opens_at = 0.0
+        self._claimed_at = 0.0
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.taken
+
+    def claimable(self) -> int:
+        """How many rows may be claimed now: half the lane at least, one while the breaker tries the relay again."""
+        now = self.clock()
+        if now < self._opens_at:
+            return 0
+        if self._failures:
+            return 1 if self.taken == 0 else 0
+        if self.provider.batch > 1:
+            return self.provider.batch if self.free >= self.provider.batch else 0
+        enough = self.free * 2 >= self.capacity or (self.free > 0 and now - self._claimed_at >= CLAIM_EVERY)
+        return self.free if enough else 0
+
+    def retry_in(self) -> float:
+        """Seconds until a lane that is not claimable may be, by the clock alone."""
+        now = self.clock()
+        if now < self._opens_at:
+            return self._opens_at - now
+        return CLAIM_EVERY if self.free else float("inf")
+
+    def take(self, count: int) -> None:
+        """Rows were claimed for this lane."""
+        self.taken += count
+        self._claimed_at = self.clock()
+
+    def give_back(self, count: int) -> None:
+        """Outcomes are committed."""
+        was_full = self.free == 0
+        self.taken -= count
+        if was_full or self.taken == 0 or self.free * 2 >= self.capacity:
+            self.room.set()
+
+    def worked(self) -> None:
+        """The relay took a session: the breaker closes."""
+        self._failures = 0
+
+    def broke(self, why: str) -> timedelta:
+        """The relay refused or is down: nobody tries it for a while; returns how long."""
+        now = self.clock()
+        if now >= self._opens_at:  # the sends that fail together count once
+            self._failures += 1
+            wait = min(OPEN_FIRST * 2 ** (self._failures - 1), OPEN_LONGEST)
+            self._opens_at = now + wait
+            log.warning("relay_down", provider=self.provider.name, reason=why[:200], retry_in=wait)
+        return timedelta(seconds=max(self._opens_at - now, 0))
+
+    def wait(self, how_long: timedelta) -> None:
+        """The relay asked the whole sender to slow down."""
+        self._opens_at = max(self._opens_at, self.clock() + how_long.total_seconds())

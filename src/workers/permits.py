@@ -1,0 +1,164 @@
+"""The last question before a mail leaves: may it still be sent, and is this worker still itself?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import structlog
+from attrs import define
+
+from ..ledger import queue
+from ..ledger.queue import Delivery, Permit
+from .link import LinkLost
+from .loops import first_of, monotonic
+from .providers.base import Withheld
+from .session import Session
+
+log = structlog.get_logger(__name__)
+
+FRESH = 0.8
+"""Seconds since a permit was asked for, in which a send may begin on it."""
+
+EVERY = 0.5
+"""Seconds between permits while anything is held."""
+
+BEAT = 15.0
+"""Seconds between renewals of the lease, which a permit carries."""
+
+ANSWER_WITHIN = 2.0
+
+
+@define
+class Hold:
+    """A claim this worker holds: when its answer was here, and how many of its rows are not settled."""
+
+    campaign_id: int
+    answered_at: float
+    unsettled: int
+
+
+class Permits:
+    """Asks while anything is held, at once when a send waits for an answer; one question under way at a time."""
+
+    def __init__(self, session: Session, *, clock: Callable[[], float] = monotonic) -> None:
+        self.session = session
+        self.clock = clock
+        self.holds: dict[UUID, Hold] = {}
+        self.asking: set[UUID] = set()
+        """Claim calls under way: rows may stand under our name that we have not seen yet."""
+        self.closed: str | None = None
+        """Why nothing may begin any more (shutdown)."""
+        self.blocked = False
+        """While outcomes cannot be recorded, nothing new begins."""
+        self.last: Permit | None = None
+        self._wanted = asyncio.Event()
+        self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._beat_at = 0.0
+
+    def hold(self, rows: Sequence[Delivery]) -> None:
+        """Rows of one claim have arrived."""
+        first = rows[0]
+        self.holds[first.claim_id] = Hold(first.campaign_id, self.clock(), len(rows))
+        self._wanted.set()
+
+    def drop(self, claim_id: UUID, count: int = 1) -> None:
+        """So many rows of a claim are settled, or no longer ours."""
+        hold = self.holds.get(claim_id)
+        if hold is not None:
+            hold.unsettled -= count
+            if hold.unsettled <= 0:
+                del self.holds[claim_id]
+
+    def forget_all(self) -> None:
+        """Everything that was held belongs to others now."""
+        self.holds.clear()
+        self.last = None
+        self.tell()
+
+    def close(self, reason: str) -> None:
+        """From now on nothing begins."""
+        self.closed = reason
+        self.tell()
+
+    def tell(self) -> None:
+        """Lets everybody who waits look again."""
+        answered, self._answered = self._answered, asyncio.get_running_loop().create_future()
+        if not answered.done():
+            answered.set_result(None)
+
+    async def begin(self, delivery: Delivery) -> None:
+        """Returns when this delivery may be sent right now; raises Withheld(reason) when it may not."""
+        while (permit := self._fresh(delivery)) is None:
+            self._wanted.set()
+            await asyncio.shield(self._answered)
+        reason = self.refusal(permit, delivery)
+        if reason is not None:
+            raise Withheld(reason)
+
+    def refusal(self, permit: Permit, delivery: Delivery) -> str | None:
+        """Why the permit forbids this delivery, or None."""
+        if delivery.claim_id in permit.lost:
+            return "lost"
+        if delivery.campaign_id in permit.stopped:
+            return "campaign"
+        if delivery.delivery_id in permit.suppressed:
+            return "suppressed"
+        return None
+
+    def _fresh(self, delivery: Delivery) -> Permit | None:
+        if self.closed is not None:
+            raise Withheld(self.closed)
+        hold = self.holds.get(delivery.claim_id)
+        if hold is None:
+            raise Withheld("lost")
+        permit = self.last
+        if self.blocked or permit is None or permit.asked_at <= hold.answered_at:
+            return None
+        return permit if self.clock() - permit.asked_at < FRESH else None
+
+    async def step(self) -> None:
+        """One question, at once when a send waits for it, every half second while anything is held."""
+        if self.holds:
+            await first_of(self._wanted, within=EVERY)
+        else:
+            await self._wanted.wait()
+        self._wanted.clear()
+        if self.holds:
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """Waits for the session when that is being re-made."""
+        try:
+            async with self.session.use() as conn:
+                now = self.clock()
+                beat = now - self._beat_at >= BEAT
+                permit = await queue.ask_permit(
+                    conn,
+                    self.session.worker,
+                    self.session.number,
+                    list(self.holds),
+                    list(self.asking),
+                    beat=beat,
+                    now=now,
+                    timeout=ANSWER_WITHIN,
+                )
+                self._beat_at = now if beat else self._beat_at
+                for claim_id in permit.strays:
+                    if claim_id not in self.holds and claim_id not in self.asking:
+                        released = await conn.fetchval(
+                            queue.sql.release_claim, claim_id, self.session.worker, timeout=10
+                        )
+                        log.warning("stray_claim_released", claim=str(claim_id), rows=released)
+        except LinkLost as error:
+            log.info("permit_failed", reason=str(error)[:200])
+            return
+        if not permit.alive:
+            log.warning("not_alive", worker=self.session.worker)
+            self.session.disconnect()  # the reconnect finds out, and starts a new life
+            return
+        for claim_id in permit.lost:
+            self.holds.pop(claim_id, None)
+        self.last = permit
+        self.tell()

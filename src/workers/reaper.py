@@ -1,0 +1,133 @@
+"""Finds dead workers and gives their rows back: every worker tries for this watch, one at a time has it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from attrs import define, field, frozen
+
+from ..database import Connection
+from ..ledger import queue
+from .link import Link, LinkLost
+from .loops import monotonic
+from .session import Session
+
+log = structlog.get_logger(__name__)
+
+PROBE_EVERY = 1.0
+"""Seconds between probes, and the least between the two that prove a death."""
+
+UNBROKEN_FOR = 5.0
+"""Seconds the observer's own session must have lasted: after a restart of the server everybody gets time to return."""
+
+
+@frozen
+class Probe:
+    """What one look at a worker showed."""
+
+    worker_id: int
+    session: int
+    ended: bool
+    free: bool
+    overdue: bool
+
+
+@define
+class Suspicion:
+    """Whose lock was found free, in which session, and when first: the rule of two probes."""
+
+    suspects: dict[int, tuple[int, float]] = field(factory=dict)
+
+    def judge(self, probes: Iterable[Probe], now: float, *, trusted: bool) -> list[Probe]:
+        """Who is dead. `trusted`: the observer's own session is old enough for a free lock to count."""
+        probes = list(probes)
+        free = {p.worker_id: p for p in probes if p.free and trusted}
+        self.suspects = {worker: self._since(worker, probe.session, now) for worker, probe in free.items()}
+        return [p for p in probes if not p.ended and (p.overdue or self._proven(p, now))]
+
+    def _since(self, worker: int, session: int, now: float) -> tuple[int, float]:
+        known = self.suspects.get(worker)
+        return known if known is not None and known[0] == session else (session, now)
+
+    def _proven(self, probe: Probe, now: float) -> bool:
+        known = self.suspects.get(probe.worker_id)
+        return known is not None and now - known[1] >= PROBE_EVERY
+
+
+class Reaper:
+    """`needed` is set by whoever sees that other workers hold claims."""
+
+    def __init__(
+        self,
+        session: Session,
+        link: Link,
+        *,
+        lease_in: timedelta = queue.LEASE_IN,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.session = session
+        self.link = link
+        self.lease_in = lease_in
+        self.clock = clock
+        self.needed = asyncio.Event()
+        self._watch_since: float | None = None
+        """The session in which this worker took the watch; another session means that it is gone."""
+        self._suspicion = Suspicion()
+
+    async def step(self) -> None:
+        """One look, a second after the last."""
+        await self.needed.wait()
+        try:
+            async with self.session.use() as conn:
+                probes = await self._look(conn)
+            if probes:
+                await self._bury_and_reclaim(probes)
+        except LinkLost as error:
+            log.info("watch_interrupted", reason=str(error)[:200])
+        if self.needed.is_set():
+            await asyncio.sleep(PROBE_EVERY * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
+
+    async def _look(self, conn: Connection) -> list[Probe]:
+        if self._watch_since != self.session.since:
+            self._watch_since = None
+            self._suspicion = Suspicion()
+            row: Mapping[str, Any] = await conn.fetchrow(queue.sql.try_watch, self.session.worker, timeout=5)
+            if not row["needed"]:
+                self.needed.clear()
+            if not row["got"]:
+                return []
+            self._watch_since = self.session.since
+        rows = await conn.fetch(queue.sql.probe, self.session.worker, self.lease_in, timeout=5)
+        if not rows:
+            await conn.fetchval(queue.sql.leave_watch, timeout=5)
+            self._watch_since = None
+            self.needed.clear()
+        return [Probe(*row) for row in rows]
+
+    async def _bury_and_reclaim(self, probes: list[Probe]) -> None:
+        now = self.clock()
+        dead = self._suspicion.judge(probes, now, trusted=now - self.session.since >= UNBROKEN_FOR)
+        orphans = any(p.ended for p in probes)
+        for probe in dead:
+            async with self.link.use() as conn:
+                buried = await conn.fetchval(queue.sql.bury, probe.worker_id, probe.session, self.lease_in, timeout=10)
+            orphans = orphans or buried
+            if buried:
+                log.warning("worker_buried", worker=probe.worker_id, overdue=probe.overdue)
+        if orphans:
+            await self._reclaim()
+
+    async def _reclaim(self) -> None:
+        async with self.link.use() as conn:
+            claims = await conn.fetch(queue.sql.orphaned, timeout=10)
+        rows = 0
+        for campaign_id, claim_id in claims:
+            async with self.link.use() as conn:
+                rows += await conn.fetchval(queue.sql.reclaim, campaign_id, claim_id, timeout=30)
+        log.warning("claims_reclaimed", claims=len(claims), rows=rows)
+        self.session.wake.set()

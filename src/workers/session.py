@@ -1,0 +1,162 @@
+"""Who a worker is: its id, the session lock that proves it alive, and the ear for notifications, on one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from ..database import GONE, Connection, Database, close, process_label
+from ..errors import UnavailableError
+from ..ledger import queue
+from .link import Backoff, Link, LinkLost
+
+log = structlog.get_logger(__name__)
+
+PROBE_WITHIN = 2.0
+"""Seconds in which a worker must hear its own probe."""
+
+FALLBACK_SWEEP = 2.0
+"""Seconds between sweeps of a worker that hears no notifications."""
+
+IDLE_SWEEP = 30.0
+"""Seconds between heartbeats of an idle worker: the stated bound when nothing wakes it."""
+
+
+class Session:
+    """The connection that listens, holds the worker's lock and asks for permits.
+
+    The order on each connect is what loses no wake-up: LISTEN acknowledged, lock taken, session number raised, and only
+    then `wake` is set, so that the catch-up query comes after all three.
+    """
+
+    def __init__(self, database: Database, helper: Link, *, on_buried: Callable[[], None]) -> None:
+        self.database = database
+        self.helper = helper
+        """Another connection: a probe must come from elsewhere to prove anything."""
+        self.on_buried = on_buried
+        self.wake = asyncio.Event()
+        self.worker = 0
+        self.number = 0
+        self.since = 0.0
+        """Monotonic time at which this session began."""
+        self.hears = True
+        self._conn: Connection | None = None
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._probe = asyncio.Event()
+        self._closing = False
+        self._backoff = Backoff()
+
+    @property
+    def sweep_in(self) -> float:
+        """Seconds an idle worker may sleep at most."""
+        return IDLE_SWEEP if self.hears else FALLBACK_SWEEP
+
+    async def open(self) -> None:
+        """Enlists and connects. Raises PostledgerError if that cannot be done at once."""
+        async with self.database.connection(label="enlist") as conn:
+            self.worker = await conn.fetchval(queue.sql.enlist, process_label("worker"))
+        await self._connect()
+
+    async def step(self) -> None:
+        """Waits until the connection is lost, and makes another."""
+        await self._lost.wait()
+        try:
+            await self._connect()
+            self._backoff.reset()
+        except (*GONE, UnavailableError, LinkLost) as error:
+            log.warning("session_lost", worker=self.worker, reason=str(error)[:200])
+            await self._backoff.wait()
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Connection]:
+        """The connection for one call, waiting for it if it is being made. Raises LinkLost when it breaks."""
+        await self._ready.wait()
+        async with self._turn:
+            conn = self._conn
+            if conn is None or conn.is_closed():
+                raise LinkLost("the session's connection is gone")
+            try:
+                yield conn
+            except GONE as error:
+                self._drop(conn)
+                raise LinkLost(str(error) or type(error).__name__) from error
+            except asyncio.CancelledError:
+                self._drop(conn)
+                raise
+
+    async def close(self) -> None:
+        """Leaves: the worker is ended in the books, its lock free."""
+        self._closing = True
+        conn, self._conn = self._conn, None
+        self._ready.clear()
+        if conn is not None and not conn.is_closed():
+            try:
+                await conn.fetchval(queue.sql.leave, self.worker, timeout=5)
+            except GONE as error:
+                log.warning("leave_failed", worker=self.worker, reason=str(error)[:200])
+        await close(conn)
+
+    def disconnect(self) -> None:
+        """Gives the connection up; `run` makes a new one."""
+        if self._conn is not None:
+            self._drop(self._conn)
+
+    def _drop(self, conn: Connection) -> None:
+        conn.terminate()
+        self._on_termination(conn)
+
+    def _on_termination(self, conn: Any) -> None:
+        if conn is self._conn and not self._closing:
+            self._conn = None
+            self._ready.clear()
+            self._lost.set()
+
+    async def _connect(self) -> None:
+        conn = await self.database.connect(label=f"worker {self.worker} session", keepalive=True)
+        try:
+            channels = await conn.fetchrow(queue.sql.wake_channels, self.worker)
+            await conn.add_listener(channels["everybody"], lambda *_: self.wake.set())
+            await self._lock(conn, lease_only=False)
+            self.hears = await self._hear_probe(conn, channels["own"])
+            if not self.hears:
+                await self._lock(conn, lease_only=True)
+                log.warning("notifications_unheard", worker=self.worker, sweep_in=FALLBACK_SWEEP)
+        except BaseException:
+            conn.terminate()
+            raise
+        conn.add_termination_listener(self._on_termination)
+        self._conn = conn
+        self.since = time.monotonic()
+        self._lost.clear()
+        self._ready.set()
+        self.wake.set()
+
+    async def _lock(self, conn: Connection, *, lease_only: bool) -> None:
+        """Takes the worker's lock and a new session number; a worker declared dead meanwhile becomes a new one."""
+        await conn.fetchval(queue.sql.lock_worker, self.worker, timeout=30)
+        number = await conn.fetchval(queue.sql.relock, self.worker, lease_only, timeout=10)
+        while number is None:
+            log.warning("declared_dead", worker=self.worker)
+            self.on_buried()
+            self.worker = await conn.fetchval(queue.sql.enlist, process_label("worker"), timeout=10)
+            await conn.fetchval(queue.sql.lock_worker, self.worker, timeout=10)
+            number = await conn.fetchval(queue.sql.relock, self.worker, lease_only, timeout=10)
+        self.number = number
+
+    async def _hear_probe(self, conn: Connection, channel: str) -> bool:
+        self._probe.clear()
+        await conn.add_listener(channel, lambda *_: self._probe.set())
+        async with self.helper.use() as other:
+            await other.fetchval(queue.sql.notify, channel, timeout=10)
+        try:
+            await asyncio.wait_for(self._probe.wait(), PROBE_WITHIN)
+        except TimeoutError:
+            return False
+        return True
