@@ -399,14 +399,17 @@ BEGIN
         RAISE EXCEPTION 'the campaign is at version %, not %', v_campaign.version, p_expected USING ERRCODE = 'PL005';
     END IF;
     v_to := next_status('campaign', p_event, v_campaign.status::text);
+    IF p_event = 'Paused' AND p_body ->> 'reason' IS NULL THEN
+        p_body := p_body || '{"reason": "operator"}';
+    END IF;
     v_now := clock();
     INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
     VALUES (p_campaign, 0, v_campaign.version + 1, p_event, p_body, v_now);
     UPDATE campaigns SET
         status = v_to,
         version = version + 1,
-        pause_reason = CASE WHEN v_to = 'paused' THEN coalesce(p_body ->> 'reason', 'operator') END,
-        resume_at = CASE WHEN v_to = 'paused' THEN (p_body ->> 'resume_at')::timestamptz END,
+        pause_reason = CASE WHEN p_event = 'Paused' THEN p_body ->> 'reason' WHEN v_to = 'paused' THEN pause_reason END,
+        resume_at = CASE WHEN p_event = 'Paused' THEN (p_body ->> 'resume_at')::timestamptz WHEN v_to = 'paused' THEN resume_at END,
         started_at = CASE WHEN p_event = 'Started' THEN v_now ELSE started_at END,
         finished_at = CASE WHEN v_to IN ('completed', 'cancelled') THEN coalesce(finished_at, v_now) END
     WHERE id = p_campaign;
