@@ -1,0 +1,3 @@
+from inscriptis.model.html_element import HtmlElement
+
+CSS_PROFILES: dict[str, dict[str, HtmlElement]]

@@ -1,0 +1,6 @@
+from inscriptis.model.config import ParserConfig
+from lxml.html import HtmlElement
+
+class Inscriptis:
+    def __init__(self, html_tree: HtmlElement, config: ParserConfig | None = None) -> None: ...
+    def get_text(self) -> str: ...
