@@ -16,9 +16,10 @@
 -- against `transitions`, append, fold. Nothing here names the schema: it is created under a search_path, and each function
 -- keeps that search_path. Locks are advisory, their keys made from schema, kind and id by lock_key().
 --
--- The planner knows nothing of rows written a moment ago, and guesses whole-table joins for tables never analysed. So the hot
--- functions pin their plans: the set is locked once, by index, and touched again by its tids; look-ups per element are
--- LATERAL ... OFFSET 0, which the planner cannot turn round; seqscan, hash and merge joins are switched off inside.
+-- The planner knows nothing of rows written a moment ago: it takes a campaign that is younger than the statistics for empty,
+-- and tables never analysed for small. So the functions pin their plans: the set is locked once, by index, and touched again
+-- by its tids; look-ups per element are LATERAL ... OFFSET 0, which the planner cannot turn round; in the hot ones seqscan,
+-- hash join, merge join and (where an index gives the order) sort are switched off.
 --
 -- Lock order, the same everywhere: campaign lock, worker row, claims rows (by id), queue rows (by delivery), contacts.
 -- Errors cross the border by SQLSTATE: PL001 no such campaign, PL002 campaign closed, PL003 address not acceptable,
@@ -266,8 +267,9 @@ CREATE TABLE recipients (
     address_hash   bytea NOT NULL,
     once_hash      bytea,  -- the address hash in bulk campaigns; null in standing ones, where one address gets many mails
     CONSTRAINT recipients_id PRIMARY KEY (campaign_id, delivery_id),
-    CONSTRAINT recipients_key UNIQUE (campaign_id, recipient_key),
-    CONSTRAINT recipients_once UNIQUE (campaign_id, once_hash)
+    -- The campaign comes second, or statistics older than a campaign would let the planner take these for a way to its rows.
+    CONSTRAINT recipients_key UNIQUE (recipient_key, campaign_id),
+    CONSTRAINT recipients_once UNIQUE (once_hash, campaign_id)
 );
 
 -- Half of each page is left free: the claim's update then finds room beside the row, and so does the settling one.
@@ -474,7 +476,8 @@ BEGIN
            CASE WHEN x.address_hash IS NULL THEN v_now END, CASE WHEN x.address_hash IS NULL THEN 1 ELSE 2 END
     FROM recipients r LEFT JOIN suppressions x USING (address_hash)
     WHERE r.campaign_id = p_campaign AND r.delivery_id > v_first
-      AND NOT EXISTS (SELECT FROM recipient_queue q WHERE q.campaign_id = p_campaign AND q.delivery_id = r.delivery_id)
+      AND (v_campaign.kind = 'bulk'  -- in a standing one, somebody may have queued one more meanwhile
+           OR NOT EXISTS (SELECT FROM recipient_queue q WHERE q.campaign_id = p_campaign AND q.delivery_id = r.delivery_id))
     ORDER BY r.delivery_id;  -- neighbours in the queue are neighbours on the page
 
     -- What happened.
@@ -483,21 +486,34 @@ BEGIN
                'digest', recipient_digest(r.salt, r.recipient_key, r.email, r.name, r.data)), v_now
     FROM recipients r
     WHERE r.campaign_id = p_campaign AND r.delivery_id > v_first
-      AND NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = r.delivery_id)
+      AND (v_campaign.kind = 'bulk'
+           OR NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = r.delivery_id))
     ORDER BY r.delivery_id;
-    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
-    SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', x.reason), v_now
-    FROM recipient_queue q JOIN recipients r USING (campaign_id, delivery_id) JOIN suppressions x USING (address_hash)
-    WHERE q.campaign_id = p_campaign AND q.delivery_id > v_first AND q.status = 'skipped' AND q.version = 2
-      AND NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = q.delivery_id AND e.version = 2);
-    GET DIAGNOSTICS suppressed = ROW_COUNT;
+    suppressed := 0;
+    IF EXISTS (SELECT FROM suppressions) THEN
+        INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+        SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', x.reason), v_now
+        FROM recipient_queue q
+        CROSS JOIN LATERAL (SELECT o.address_hash FROM recipients o WHERE o.campaign_id = p_campaign AND o.delivery_id = q.delivery_id OFFSET 0) r
+        CROSS JOIN LATERAL (SELECT o.reason FROM suppressions o WHERE o.address_hash = r.address_hash OFFSET 0) x
+        WHERE q.campaign_id = p_campaign AND q.delivery_id > v_first AND q.status = 'skipped' AND q.version = 2
+          AND (v_campaign.kind = 'bulk'
+               OR NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = q.delivery_id AND e.version = 2));
+        GET DIAGNOSTICS suppressed = ROW_COUNT;
+    END IF;
     accepted := v_new - suppressed;
 
     -- Who was there before, or twice in the file: a row's fate goes back to its line.
-    UPDATE import_rows s SET outcome = 'suppressed', reason = x.reason
-    FROM recipients r JOIN suppressions x USING (address_hash)
-    WHERE suppressed > 0 AND s.import_id = p_import AND s.outcome IS NULL
-      AND r.campaign_id = p_campaign AND r.delivery_id > v_first AND r.recipient_key = s.key AND r.email = s.email;
+    IF suppressed > 0 THEN
+        UPDATE import_rows s SET outcome = 'suppressed', reason = d.reason
+        FROM (SELECT i.ctid AS tid, x.reason FROM import_rows i
+              CROSS JOIN LATERAL (SELECT o.reason FROM suppressions o
+                                  WHERE o.address_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email) OFFSET 0) x
+              CROSS JOIN LATERAL (SELECT FROM recipients o WHERE o.recipient_key = i.key AND o.campaign_id = p_campaign
+                                  AND o.delivery_id > v_first AND o.email = i.email OFFSET 0) r
+              WHERE i.import_id = p_import AND i.outcome IS NULL) d
+        WHERE s.ctid = d.tid;
+    END IF;
     duplicate_key := 0;
     duplicate_address := 0;
     IF v_new < rows - invalid THEN
@@ -505,14 +521,17 @@ BEGIN
             outcome = CASE WHEN d.by_key THEN 'duplicate_key' ELSE 'duplicate_address' END,
             reason = CASE WHEN d.by_key THEN 'this key' ELSE 'this address' END
                      || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands on an earlier line' END
-        FROM (SELECT i.line, r.delivery_id IS NOT NULL AND i.key <> i.email AS by_key,
+        FROM (SELECT i.tid, r.delivery_id IS NOT NULL AND i.key <> i.email AS by_key,
                      coalesce(r.delivery_id, a.delivery_id) < v_first AS before
-              FROM (SELECT j.line, j.key, j.email, row_number() OVER (PARTITION BY j.key, j.email ORDER BY j.line) AS nth
+              FROM (SELECT j.ctid AS tid, j.key, j.email, row_number() OVER (PARTITION BY j.key, j.email ORDER BY j.line) AS nth
                     FROM import_rows j WHERE j.import_id = p_import AND j.outcome IS DISTINCT FROM 'invalid') i
-              LEFT JOIN recipients r ON r.campaign_id = p_campaign AND r.recipient_key = i.key
-              LEFT JOIN recipients a ON a.campaign_id = p_campaign AND a.once_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email)
+              LEFT JOIN LATERAL (SELECT o.delivery_id, o.email FROM recipients o
+                                 WHERE o.recipient_key = i.key AND o.campaign_id = p_campaign OFFSET 0) r ON true
+              LEFT JOIN LATERAL (SELECT o.delivery_id FROM recipients o
+                                 WHERE o.once_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email)
+                                   AND o.campaign_id = p_campaign OFFSET 0) a ON true
               WHERE (i.nth = 1 AND r.delivery_id > v_first AND r.email = i.email) IS NOT TRUE) d
-        WHERE s.import_id = p_import AND s.line = d.line;
+        WHERE s.ctid = d.tid;
         SELECT count(*) FILTER (WHERE s.outcome = 'duplicate_key'), count(*) FILTER (WHERE s.outcome = 'duplicate_address')
         INTO duplicate_key, duplicate_address FROM import_rows s WHERE s.import_id = p_import;
     END IF;
@@ -675,7 +694,7 @@ AS $$ UPDATE workers SET ended = 'left', ended_at = clock() WHERE id = p_worker 
 -- which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to watch them).
 CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
                           OUT campaigns bigint[], OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_now  timestamptz := clock();
 BEGIN
@@ -701,7 +720,7 @@ CREATE FUNCTION claim(p_campaign bigint, p_claim uuid, p_worker bigint, p_limit 
                       OUT delivery_ids bigint[], OUT versions int[], OUT attempts int[], OUT ages interval[],
                       OUT keys text[], OUT emails text[], OUT names text[], OUT data jsonb[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_campaign  campaigns%ROWTYPE;
     v_now       timestamptz;

@@ -1,7 +1,7 @@
 """Connections, named SQL blocks, migrations and the errors that cross the SQL border."""
 
 from .blocks import Blocks
-from .connect import Connection, Database, close, process_label
+from .connect import Connection, Database, close, fetch_one, process_label
 from .errors import GONE, translate, translated
 from .migrate import SCHEMA_VERSION, migrate
 
@@ -12,6 +12,7 @@ __all__ = [
     "Connection",
     "Database",
     "close",
+    "fetch_one",
     "migrate",
     "process_label",
     "translate",

@@ -106,6 +106,14 @@ async def close(conn: Connection | None) -> None:
         conn.terminate()
 
 
+async def fetch_one(conn: Connection, query: str, *args: Any, timeout: float | None = None) -> asyncpg.Record:
+    """The one row of a query that always has one."""
+    row = await conn.fetchrow(query, *args, timeout=timeout)
+    if row is None:
+        raise LookupError(f"no row came back from: {query[:60]}")
+    return row
+
+
 def process_label(kind: str) -> str:
     """What a session calls itself in pg_stat_activity."""
     return f"{kind} {os.getpid()}"

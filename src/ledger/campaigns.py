@@ -164,3 +164,9 @@ def differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
         if getattr(old.settings, name) != getattr(settings, name)
     ]
     return found + [name for name in ("subject", "html", "text") if getattr(old.source, name) != getattr(source, name)]
+
+
+async def secret(conn: Connection, name: str) -> bytes:
+    """An HMAC key: the first 32 bytes of its padded inner key, unmasked (RFC 2104)."""
+    inner: bytes = await conn.fetchval(sql.secret, name)
+    return bytes(b ^ 0x36 for b in inner[:32])

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, fetch_one
 
 sql = Blocks("postledger.ledger", "queue.sql")
 
@@ -89,7 +89,7 @@ class Permit:
 
 async def next_work(conn: Connection, worker: int, only: int | None, *, timeout: float) -> Work:
     """Which campaigns have due rows; `only` limits the answer to one campaign."""
-    row = await conn.fetchrow(sql.next_work, worker, only, timeout=timeout)
+    row = await fetch_one(conn, sql.next_work, worker, only, timeout=timeout)
     return Work(*row)
 
 
@@ -100,7 +100,7 @@ async def claim(
 
     `content` asks for address, name and data too. Raises PL006 (ConflictError) when the worker was declared dead.
     """
-    row = await conn.fetchrow(sql.claim, campaign, claim_id, worker, limit, content, timeout=timeout)
+    row = await fetch_one(conn, sql.claim, campaign, claim_id, worker, limit, content, timeout=timeout)
     busy, due_in, skipped, cancelled, ids, versions, attempts, *rest = row
     if ids is None:
         return Claim((), busy, due_in, skipped, cancelled)
@@ -118,7 +118,8 @@ async def settle(conn: Connection, campaign: int, outcomes: Sequence[Outcome], *
     due = [o.due_in for o in outcomes]
     suppress = [o.suppress for o in outcomes]
     replies = [o.reply for o in outcomes]
-    row = await conn.fetchrow(
+    row = await fetch_one(
+        conn,
         sql.settle,
         campaign,
         [o.delivery.claim_id for o in outcomes],
@@ -146,5 +147,5 @@ async def ask_permit(
     timeout: float,
 ) -> Permit:
     """What of the held `claims` may not be sent; `asking` are claim calls still under way; `beat` renews the lease."""
-    row = await conn.fetchrow(sql.permit, worker, session, claims, asking, beat, timeout=timeout)
+    row = await fetch_one(conn, sql.permit, worker, session, claims, asking, beat, timeout=timeout)
     return Permit(now, *row)

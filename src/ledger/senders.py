@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, fetch_one
 
 sql = Blocks("postledger.ledger", "campaigns.sql")
 
@@ -37,5 +37,5 @@ async def keep(conn: Connection, url: str) -> int:
 
 async def read_url(conn: Connection, sender_id: int) -> str:
     """The whole URL of a sender, password included: for the provider alone, never for a log."""
-    row = await conn.fetchrow(sql.sender_secret, sender_id)
+    row = await fetch_one(conn, sql.sender_secret, sender_id)
     return join_secret(row["url"], row["secret"])

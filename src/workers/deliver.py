@@ -16,7 +16,7 @@ from .decide import Decision, Try, decide
 from .jobs import Job, Jobs
 from .lanes import Lane
 from .permits import Permits
-from .providers.base import Envelope, NotBegun, Withheld
+from .providers.base import BatchProvider, Envelope, NotBegun, Withheld
 from .replies import Reply, Verdict, classify
 from .settler import Settler
 
@@ -43,8 +43,8 @@ class Deliverer:
     def hand_over(self, rows: Sequence[Delivery], lane: Lane) -> None:
         """Starts the sends of one claim: a task each, or one for all where a call carries a batch."""
         job = self.jobs.known(rows[0].campaign_id)
-        if lane.provider.batch > 1:
-            self._start(self._deliver_batch(job, rows), f"batch {rows[0].claim_id}")
+        if isinstance(lane.provider, BatchProvider) and lane.provider.batch > 1:
+            self._start(self._deliver_batch(job, lane.provider, rows), f"batch {rows[0].claim_id}")
         else:
             for row in rows:
                 self._start(self._deliver(job, row), f"delivery {row.delivery_id}")
@@ -83,12 +83,7 @@ class Deliverer:
         try:
             if job.writer is not None:
                 composed = job.writer.compose(delivery)
-            envelope = Envelope(
-                sender=job.campaign.settings.mail_address,
-                recipient=delivery.email or "",
-                content=b"" if composed is None else composed.content,
-                delivery=f"{delivery.campaign_id}.{delivery.delivery_id}",
-            )
+            envelope = self._envelope(job, delivery, composed)
             reply = await job.lane.provider.send(envelope, partial(self.permits.begin, delivery))
         except RenderError as error:
             body = {"attempt": delivery.attempt, "class": "render", "code": error.field}
@@ -104,6 +99,14 @@ class Deliverer:
             log.exception("provider_failed", provider=job.lane.provider.name, delivery=delivery.delivery_id)
             return Outcome(delivery, "OutcomeUnknown", {"attempt": delivery.attempt, "reason": "provider_error"})
         return await self._answered(job, delivery, reply, composed)
+
+    def _envelope(self, job: Job, delivery: Delivery, composed: Composed | None) -> Envelope:
+        return Envelope(
+            sender=job.sender,
+            recipient=delivery.email or "",
+            content=b"" if composed is None else composed.content,
+            delivery=f"{delivery.campaign_id}.{delivery.delivery_id}",
+        )
 
     def _withheld(self, delivery: Delivery, reason: str) -> Outcome | None:
         match reason:
@@ -158,25 +161,27 @@ class Deliverer:
             body |= {"message_id": composed.message_id, "content_sha256": composed.sha256}
         return body
 
-    async def _deliver_batch(self, job: Job, rows: Sequence[Delivery]) -> None:
-        """One provider call for all that the permit allows; the others get their own outcome."""
-        allowed: list[Delivery] = []
+    async def _deliver_batch(self, job: Job, provider: BatchProvider, rows: Sequence[Delivery]) -> None:
+        """One provider call for all that the permit allows; each row gets its own outcome."""
         outcomes: list[Outcome] = []
+        left = {row.delivery_id: row for row in rows}
         try:
             for row in rows:
                 try:
                     await self.permits.begin(row)
-                    allowed.append(row)
                 except Withheld as no:
+                    del left[row.delivery_id]
                     outcome = self._withheld(row, no.reason)
                     if outcome is None:
                         self._let_go(job, row, 1)
                     else:
                         outcomes.append(outcome)
-            outcomes += [Outcome(row, "Sent", self._sent(job, row, None)) for row in allowed]
+            replies = await provider.send_batch([self._envelope(job, row, None) for row in left.values()])
+            outcomes += [
+                await self._answered(job, row, reply, None) for row, reply in zip(left.values(), replies, strict=True)
+            ]
         except asyncio.CancelledError:
-            settled = {o.delivery.delivery_id for o in outcomes}
-            outcomes += [Outcome(r, "Released", {"reason": "shutdown"}) for r in rows if r.delivery_id not in settled]
+            outcomes += [Outcome(row, "Released", {"reason": "shutdown"}) for row in left.values()]
         if outcomes:
             await self._record(job, outcomes)
 

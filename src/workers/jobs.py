@@ -9,6 +9,7 @@ from attrs import define
 from ..database import Connection
 from ..ledger import campaigns, senders
 from ..ledger.campaigns import Campaign
+from ..messages.addresses import parse_mailbox
 from .decide import Policy
 from .lanes import Lane
 from .link import Link
@@ -26,6 +27,8 @@ class Job:
     campaign: Campaign
     policy: Policy
     lane: Lane
+    sender: str
+    """The bare address that the mails come from."""
     writer: Writer | None
     """None where the provider never looks at a message."""
     refused: int = 0
@@ -78,4 +81,4 @@ class Jobs:
             lane = self._lanes[settings.sender_id] = Lane(provider, self.concurrency, self.room)
         writer = await Writer.load(conn, campaign, self.base_url) if lane.provider.renders else None
         policy = Policy(settings.attempts, settings.max_deferred, settings.give_up)
-        return Job(campaign, policy, lane, writer)
+        return Job(campaign, policy, lane, parse_mailbox(settings.mail_from).address, writer)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
 
 import structlog
 from attrs import define, field, frozen
 
-from ..database import Connection
+from ..database import Connection, fetch_one
 from ..ledger import queue
 from .link import Link, LinkLost
 from .loops import monotonic
@@ -96,7 +95,7 @@ class Reaper:
         if self._watch_since != self.session.since:
             self._watch_since = None
             self._suspicion = Suspicion()
-            row: Mapping[str, Any] = await conn.fetchrow(queue.sql.try_watch, self.session.worker, timeout=5)
+            row = await fetch_one(conn, queue.sql.try_watch, self.session.worker, timeout=5)
             if not row["needed"]:
                 self.needed.clear()
             if not row["got"]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from ..database import GONE, Connection, Database, close, process_label
+from ..database import GONE, Connection, Database, close, fetch_one, process_label
 from ..errors import UnavailableError
 from ..ledger import queue
 from .link import Backoff, Link, LinkLost
@@ -121,7 +121,7 @@ class Session:
     async def _connect(self) -> None:
         conn = await self.database.connect(label=f"worker {self.worker} session", keepalive=True)
         try:
-            channels = await conn.fetchrow(queue.sql.wake_channels, self.worker)
+            channels = await fetch_one(conn, queue.sql.wake_channels, self.worker)
             await conn.add_listener(channels["everybody"], lambda *_: self.wake.set())
             await self._lock(conn, lease_only=False)
             self.hears = await self._hear_probe(conn, channels["own"])

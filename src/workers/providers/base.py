@@ -1,7 +1,7 @@
 """What a provider is: the one way a mail leaves, whatever carries it."""
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from attrs import field, frozen
 
@@ -74,4 +74,13 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Gives its connections back; nobody sends any more."""
+        ...
+
+
+@runtime_checkable
+class BatchProvider(Provider, Protocol):
+    """A provider one call of which carries many mails (`batch` > 1)."""
+
+    async def send_batch(self, envelopes: Sequence[Envelope]) -> Sequence[Reply]:
+        """Hands mails over that all have their permit; one reply each, in order. Raises as `send` does."""
         ...

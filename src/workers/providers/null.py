@@ -1,5 +1,6 @@
 """`null://`: accepts everything at once and keeps nothing, to try a campaign and to measure all the rest."""
 
+from collections.abc import Sequence
 from typing import Self
 
 from attrs import frozen
@@ -37,6 +38,9 @@ class NullProvider:
         del envelope
         await begin()
         return TAKEN
+
+    async def send_batch(self, envelopes: Sequence[Envelope]) -> Sequence[Reply]:
+        return [TAKEN] * len(envelopes)
 
     async def close(self) -> None:
         """There is nothing to give back."""

@@ -1,0 +1,42 @@
+# `make demo` shows the main job on a private PostgreSQL; `make test` runs every test; `make check` reads without running.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# A target per extra, so that a user who only wants the demo installs no linter.
+STAMP  := $(VENV)/.installed
+
+.PHONY: help install demo test test-15 check format bench clean
+
+help: ## What there is to do
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP)-%: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "postledger: needs python3 (3.11 or newer) with venv: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "postledger: $(VENV) has a Python older than 3.11; remove it and set PYTHON=python3.11" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+install: $(STAMP)-test,check ## Make the environment for development
+
+demo: $(STAMP)-demo ## Send a sample campaign of 2,000 over real SMTP, and prove what happened
+	$(BIN)/postledger demo
+
+test: $(STAMP)-test ## Run every test on the embedded PostgreSQL 18
+	$(BIN)/python -m pytest -q
+
+test-15: $(STAMP)-test ## Run every test on Debian's PostgreSQL 15 (package postgresql-15)
+	POSTLEDGER_TEST_PG=15 $(BIN)/python -m pytest -q
+
+check: $(STAMP)-test,check ## Format, lint, import contracts, strict types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+format: $(STAMP)-test,check ## Write the format that `check` wants
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove what the other targets made (not the data of the embedded PostgreSQL)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
