@@ -70,6 +70,12 @@ def run(
     )
 
 
+def hand_over(path: Path, account: Account) -> None:
+    """Make it that user's own."""
+    if account.uid != os.geteuid():
+        os.chown(path, account.uid, account.gid)
+
+
 def can_enter(folder: Path, account: Account) -> bool:
     """Asked of the system itself, since modes alone do not tell (ACLs, mounts)."""
     return run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder], account).returncode == 0
@@ -87,14 +93,15 @@ class Entrance:
 def entrance(folder: Path, account: Account) -> Iterator[Entrance]:
     """Let a process into a folder of its own below one that is closed to it, as /root is to everybody.
 
-    Through an open handle it gets in without passing the parents.
+    Through an open handle it gets in without passing the parents. The handle's name serves for odd names too:
+    pg_ctl hands the folder's to a shell, and the server writes it as one line of a file.
     """
-    if can_enter(folder, account):
+    if is_plain(folder) and can_enter(folder, account):
         yield Entrance(folder)
         return
     if not HANDLES.exists():
         raise ConfigurationError(
-            f"{closed_parent(folder, account)} cannot be entered by the user of the database server "
+            f"{str(closed_parent(folder, account))!r} cannot be entered by the user of the database server "
             f"(uid {account.uid}): name another folder with --data or POSTLEDGER_DATA"
         )
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -102,6 +109,11 @@ def entrance(folder: Path, account: Account) -> Iterator[Entrance]:
         yield Entrance(HANDLES / str(handle), (handle,))
     finally:
         os.close(handle)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether the path means itself in a shell's double quotes, a list of folders and a file of lines."""
+    return str(path).isprintable() and not set(str(path)) & set(",\"'\\`$")
 
 
 def closed_parent(folder: Path, account: Account) -> Path:

@@ -1,6 +1,7 @@
 """Where PostgreSQL's programs are, in a place where the server's user can run them."""
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -58,7 +59,7 @@ def can_run(bin_: Path, account: Account) -> bool:
 def major(bin_: Path, account: Account) -> int:
     """The major version of an installation."""
     answer = run([bin_ / "postgres", "--version"], account).stdout
-    return int(answer.split(")")[1].split()[0].split(".")[0])
+    return int(re.findall(r"\(PostgreSQL\) (\d+)", answer)[0])
 
 
 def _caches(data: Path, account: Account) -> Iterator[Path]:

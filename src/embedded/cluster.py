@@ -1,11 +1,14 @@
 """The data folder of the private PostgreSQL: made in one step, with its settings."""
 
+import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import ConfigurationError, PostledgerError, UnavailableError
-from .accounts import Account, entrance, run
+from .accounts import Account, entrance, hand_over, run
 from .binaries import major
 
 # Appended to postgresql.conf once; from then on the file is the user's to change. Durability stays as it
@@ -33,8 +36,7 @@ def create_cluster(pgdata: Path, bin_: Path, account: Account, keep: int) -> Non
     fresh = pgdata.with_name(pgdata.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
-    if os.geteuid() != account.uid:
-        os.chown(fresh, account.uid, account.gid)
+    hand_over(fresh, account)
     with entrance(fresh, account) as way:
         command: list[str | Path] = [bin_ / "initdb", "-D", way.path, *_options(major(bin_, account))]
         done = run(command, account, keep=[keep, *way.handles])
@@ -56,6 +58,8 @@ def _options(version: int) -> list[str]:
     )
     common = [
         "--username=postgres",
+        "--auth-local=trust",
+        "--auth-host=reject",
         "--encoding=UTF8",
         "--data-checksums",
         "--no-instructions",
@@ -73,14 +77,32 @@ def check_version(pgdata: Path, bin_: Path, account: Account) -> None:
         )
 
 
+@contextmanager
+def storage_errors(where: Path) -> Iterator[None]:
+    """What the file system refuses, in one line with the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise no_space(where) from None
+        raise ConfigurationError(
+            f"the data folder {where} cannot be used ({os.strerror(error.errno or 0)}): "
+            "name another with --data or POSTLEDGER_DATA"
+        ) from None
+
+
+def no_space(where: Path) -> UnavailableError:
+    return UnavailableError(f"no space left for the database in {where}: free some or name another folder with --data")
+
+
 def explain(output: str, where: Path) -> PostledgerError:
     """One line out of what initdb or the server wrote."""
     if "No space left on device" in output:
-        return UnavailableError(
-            f"no space left for the database in {where}: free some or name another folder with --data"
-        )
-    marks = ("FATAL:", "PANIC:", "error:")
-    lines = [line for line in output.splitlines() if any(mark in line for mark in marks)]
+        return no_space(where)
+    marks = ("FATAL:", "PANIC:", "error:", "LOG:")
+    lines = [line for line in output.splitlines() if any(mark in line for mark in marks[:3])]
     last = lines[-1] if lines else (output.strip().splitlines() or ["it said nothing"])[-1]
+    if last.endswith("contains errors"):
+        last = output[: output.index(last)].splitlines()[-1]  # which one it is
     reason = next((last.split(mark, 1)[1].strip() for mark in marks if mark in last), last.strip())
     return UnavailableError(f"the embedded PostgreSQL in {where} did not start: {reason}")
