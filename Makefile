@@ -18,7 +18,7 @@ $(STAMP)-%: pyproject.toml
 
 install: $(STAMP)-test,check ## Make the environment for development
 
-demo: $(STAMP)-demo ## Send a sample campaign of 2,000 over real SMTP, and prove what happened
+demo: $(STAMP)-embedded ## Send a sample campaign of 2,000 over real SMTP, and prove what happened
 	$(BIN)/postledger demo
 
 test: $(STAMP)-test ## Run every test on the embedded PostgreSQL 18
