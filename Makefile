@@ -38,5 +38,8 @@ format: $(STAMP)-test,check ## Write the format that `check` wants
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+bench: $(STAMP)-bench ## Drain, pickup and idle beside a plain worker and PGQueuer (half an hour; nothing else should run)
+	$(BIN)/python -m bench.run
+
 clean: ## Remove what the other targets made (not the data of the embedded PostgreSQL)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

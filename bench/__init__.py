@@ -1,0 +1,1 @@
+"""Measurements: what a recipient costs, beside what people would use instead; ratios of one run."""
