@@ -1,6 +1,5 @@
 """The command line: the only place that builds things."""
 
+from .app import main
 
-def main() -> int:
-    """Entry point of the `postledger` command."""
-    return 0
+__all__ = ["main"]

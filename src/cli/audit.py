@@ -1,0 +1,144 @@
+"""`postledger audit`: what happened, and whether the tables say the same as the log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+import click
+import orjson
+
+from ..database import Connection
+from ..errors import UnavailableError
+from ..projections.find import FoundCampaign, FoundRecipient, find_campaign, find_recipient
+from ..projections.history import history as read_history
+from ..projections.replay import replay as read_replay
+from ..projections.verify import Verification
+from ..projections.verify import verify as compare
+from .connecting import connected, opened
+from .exits import Exit
+from .options import Given, Group, not_built_command
+from .output import complain, document, number, say, table
+from .runner import Interrupts, run
+
+CANNOT_DECIDE = 2
+SHOWN = 20
+
+
+@click.group(cls=Group)
+def audit() -> None:
+    """Ask the log: what became of somebody, how a campaign went, whether the tables say the same."""
+
+
+for _name in ("as-of", "export", "prove", "import"):
+    audit.add_command(not_built_command(f"audit {_name}"))
+
+
+@audit.command(
+    example="""
+    postledger audit history "spring news" ann@x.example
+    """,
+)
+@click.argument("campaign")
+@click.argument("recipient")
+@click.pass_obj
+def history(given: Given, campaign: str, recipient: str) -> int:
+    """Everything that happened to one recipient, in order.
+
+    RECIPIENT is a key, an address or a delivery id.
+    """
+
+    async def show(interrupts: Interrupts) -> int:
+        async with connected(given.config()) as conn:
+            at = await find_campaign(conn, campaign)
+            who = await find_recipient(conn, at.id, recipient)
+            events = await read_history(conn, at.id, who.delivery_id)
+        _show_history(given, at, who, events)
+        return Exit.OK
+
+    return run(given, show)
+
+
+def _show_history(given: Given, at: FoundCampaign, who: FoundRecipient, events: list[dict[str, Any]]) -> None:
+    if given.json:
+        person = {"delivery_id": str(who.delivery_id), "key": who.key, "email": who.email}
+        document({"campaign": {"id": str(at.id), "name": at.name}, "recipient": person, "items": events})
+        return
+    say(f'{who.email or "an erased person"} in campaign "{at.name}" (delivery {who.delivery_id})')
+    table(("at", "event", "details"), [(event["at"], event["type"], _details(event["body"])) for event in events])
+
+
+def _details(body: dict[str, Any]) -> str:
+    """Digests and ids are for programs: --json shows them."""
+    hidden = ("digest", "content_sha256", "template", "claim_id", "source")
+    return ", ".join(f"{name} {value}" for name, value in body.items() if name not in hidden and value is not None)
+
+
+@audit.command(
+    example="""
+    postledger audit replay "spring news" | jq 'select(.event.type == "Failed")'
+    """,
+)
+@click.argument("campaign")
+@click.pass_obj
+def replay(given: Given, campaign: str) -> int:
+    """Every event of a campaign with the state after it: NDJSON of {event, state}."""
+
+    async def show(interrupts: Interrupts) -> int:
+        async with connected(given.config()) as conn:
+            at = await find_campaign(conn, campaign)
+            async with aclosing(_steps(conn, at.id)) as steps:
+                async for event, state in steps:
+                    line = orjson.dumps({"event": event, "state": state}, option=orjson.OPT_APPEND_NEWLINE)
+                    sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        return Exit.OK
+
+    return run(given, show)
+
+
+def _steps(conn: Connection, campaign_id: int) -> AsyncGenerator[tuple[dict[str, Any], dict[str, Any]]]:
+    return cast("AsyncGenerator[tuple[dict[str, Any], dict[str, Any]]]", read_replay(conn, campaign_id))
+
+
+@audit.command(
+    example="""
+    postledger audit verify
+    postledger audit verify "spring news" --json
+    """,
+)
+@click.argument("campaign", required=False)
+@click.pass_obj
+def verify(given: Given, campaign: str | None) -> int:
+    """Compare the tables with the fold of the log, while traffic runs: one campaign, or everything.
+
+    Exit code 0: equal. 1: they differ. 2: it cannot be decided.
+    """
+
+    async def check(interrupts: Interrupts) -> int:
+        async with opened(given.config()) as database:
+            async with database.connection(label="cli") as conn:
+                at = None if campaign is None else (await find_campaign(conn, campaign)).id
+            try:
+                async with database.connection(label="verify") as conn:
+                    found = await compare(conn, at)
+            except UnavailableError as error:
+                complain(f"cannot decide: {error}")
+                return CANNOT_DECIDE
+        _show_verification(given, found)
+        return Exit.OK if found.equal else Exit.INCOMPLETE
+
+    return run(given, check)
+
+
+def _show_verification(given: Given, found: Verification) -> None:
+    if given.json:
+        document(found.as_json())
+    elif found.equal:
+        say(f"equal: {number(found.checked)} recipients are as the log says")
+    else:
+        say(f"{number(found.found)} differences in {number(found.total)} recipients")
+        rows = [(d.campaign_id, d.delivery_id, d.position, d.expected, d.actual) for d in found.differences[:SHOWN]]
+        table(("campaign", "delivery", "position", "expected", "actual"), rows)

@@ -1,0 +1,152 @@
+"""`postledger send`: a file of people and a letter, written down and sent in one command."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+import click
+from attrs import frozen
+
+from ..errors import ConfigurationError, UsageError
+from ..ledger.audience.csv_reader import CsvReader, read_csv
+from ..ledger.writing import Order
+from ..workers.providers import registry
+from ..workers.providers.base import Provider
+from ..workers.worker import WorkerOptions
+from .job import Job
+from .letters import campaign_name, check_columns, read_letter
+from .options import Command, Given, duration, not_built
+from .output import note
+from .runner import run
+
+_LATER_SCHEMES = ("ses", "mailgun", "sendgrid", "postmark")
+
+
+@frozen
+class Flags:
+    """The command line of `send`."""
+
+    to: str
+    subject: str
+    mail_from: str
+    html: str
+    text: str | None
+    via: str
+    name: str | None
+    no_wait: bool
+    dry_run: bool
+    concurrency: int
+    attempts: int | None
+    give_up: timedelta | None
+    priority: int | None
+    unknown: str | None
+    grace: timedelta
+    quiet: bool
+
+
+@click.command(
+    cls=Command,
+    example="""
+    postledger send --to people.csv --subject "Hello {{ name }}" --from "Shop <news@shop.example>" \\
+        --html letter.html --via "smtp://user:password@relay.example:587?starttls=required"
+    postledger send ... --via null://          sends into nowhere: how fast, who would get it
+    postledger send ... --via file:///tmp/out  writes each mail as a file
+    """,
+)
+@click.option("--to", metavar="FILE", required=True, help="People as CSV, header with `email`; - is standard input.")
+@click.option("--subject", required=True, help="Subject; a template like the letter: {{ name }}, {{ any_column }}.")
+@click.option("--from", "mail_from", metavar="ADDRESS", required=True, help='Sender: "Name <address>".')
+@click.option("--html", metavar="FILE", required=True, help="The letter.")
+@click.option("--text", metavar="FILE", help="Its text version; made from the HTML where none is given.")
+@click.option("--via", metavar="URL", required=True, help="Provider: smtp://, smtps://, file:///folder, null://.")
+@click.option("--name", help="Campaign. The same name again adds new people and goes on with what is unfinished.")
+@click.option("--no-wait", is_flag=True, help="Write it down, start it, and leave the sending to `postledger work`.")
+@click.option("--dry-run", is_flag=True, help="Check everything, show the first mail's head, write nothing.")
+@click.option("--concurrency", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Sends at a time.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 10_000),
+    help="Tries until a recipient has failed: 5; transient replies end by --give-up alone unless this is given.",
+)
+@click.option(
+    "--give-up", type=duration(timedelta(seconds=1)), metavar="TIME", help="Age at which transient replies end: 24h."
+)
+@click.option("--priority", type=click.IntRange(-1_000_000, 1_000_000), help="Higher ones are served first: 0.")
+@click.option("--unknown", type=click.Choice(["resend", "hold"]), help="What follows an unknown outcome: resend.")
+@click.option(
+    "--grace",
+    type=duration(),
+    default="30s",
+    metavar="TIME",
+    help="What sends under way get to finish when stopped: 30s.",
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+@not_built("--query", "write the people into a CSV file and use --to")
+@not_built("--at", "send when it is time, or pause and resume the campaign")
+@not_built("--rate", "the relay's own limits are respected")
+@not_built("--expires", "use --give-up")
+@click.pass_obj
+def send(given: Given, /, **flags: Any) -> int:
+    """Send a letter to the people of a file, and show what became of each.
+
+    Everything is checked first, then people and letter are written down in one transaction, then sent. Whatever stops
+    it, the same command goes on: nobody is queued twice. The file's columns are the letter's variables.
+    """
+    with ExitStack() as files:
+        job = _job(given, Flags(**flags), files)
+        return run(given, job.run)
+
+
+def _job(given: Given, flags: Flags, files: ExitStack) -> Job:
+    """All that can be found wrong without a database is found here."""
+    config = given.config()
+    letter = read_letter(flags.subject, flags.mail_from, flags.html, flags.text, base_url=config.url)
+    name = campaign_name(flags.name, flags.html, flags.subject)
+    provider = _provider(flags.via, flags.concurrency)
+    people_name = "standard input" if flags.to == "-" else flags.to
+    people = files.enter_context(_people(flags.to, people_name))
+    check_columns(letter, people, people_name)
+    if not flags.quiet:
+        for warning in letter.warnings:
+            note(f"note: {warning}")
+    return Job(
+        config=config,
+        order=Order(
+            name,
+            letter.mail_from,
+            flags.via,
+            letter.source,
+            unknown=flags.unknown,
+            attempts=flags.attempts,
+            give_up=flags.give_up,
+            priority=flags.priority,
+        ),
+        variables=letter.variables,
+        people=people,
+        people_name=people_name,
+        provider=provider,
+        options=WorkerOptions(concurrency=flags.concurrency, grace=flags.grace.total_seconds(), base_url=config.url),
+        json=given.json,
+        quiet=flags.quiet,
+        no_wait=flags.no_wait,
+        dry_run=flags.dry_run,
+    )
+
+
+def _people(to: str, name: str) -> CsvReader:
+    return read_csv(sys.stdin.buffer if to == "-" else to, name=name)
+
+
+def _provider(url: str, concurrency: int) -> Provider:
+    try:
+        return registry.make(url, concurrency=concurrency)
+    except ConfigurationError:
+        scheme = url.partition("://")[0].lower()
+        if scheme in _LATER_SCHEMES:
+            raise UsageError(
+                f"--via {scheme}:// is not built yet in this version: use the provider's SMTP address, smtp://..."
+            ) from None
+        raise

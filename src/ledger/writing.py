@@ -1,0 +1,201 @@
+"""Writing a campaign down: sender, letter, people and start, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
+from typing import TypeVar
+
+import asyncpg
+from attrs import evolve, frozen
+
+from ..database import Blocks, Connection
+from ..errors import DataError
+from . import campaigns, senders
+from .audience import staging
+from .audience.report import Report
+from .campaigns import Campaign, Settings, Source
+
+T = TypeVar("T")
+
+sql = Blocks("postledger.ledger", "writing.sql")
+
+MANY = 100_000
+"""Accepted rows after which the planner's statistics are renewed."""
+
+
+@frozen
+class Order:
+    """What is to be sent. None means: not said, so an existing campaign's own value stands, or the default."""
+
+    name: str
+    mail_from: str
+    sender_url: str
+    source: Source
+    unknown: str | None = None
+    attempts: int | None = None
+    give_up: timedelta | None = None
+    priority: int | None = None
+
+    def settings(self, base: Settings, sender_id: int) -> Settings:
+        """`base` with all that was said. A limit of attempts that somebody asks for also ends transient replies."""
+        said = {name: getattr(self, name) for name in ("unknown", "attempts", "give_up", "priority")}
+        if self.attempts is not None:
+            said["max_deferred"] = self.attempts
+        return evolve(
+            base,
+            mail_from=self.mail_from,
+            sender_id=sender_id,
+            **{name: value for name, value in said.items() if value is not None},
+        )
+
+
+@frozen
+class Written:
+    """What a campaign's writing down came to."""
+
+    campaign_id: int
+    is_new: bool
+    report: Report
+
+
+async def write_down(conn: Connection, order: Order, import_id: int, *, variables: Collection[str]) -> Written:
+    """One transaction: the staged people of `import_id` belong to the campaign, which has started if it was a draft.
+
+    `conn` holds the import and is in no transaction. `variables`: what the letter cannot do without. Raises DataError
+    where the campaign of this name is another one, is cancelled, has nobody to write to, or where no recipient has
+    a variable; ConflictError (PL002) when somebody cancels it meanwhile. Nothing is changed then.
+    """
+    try:
+        return await _commit(conn, order, import_id, variables)
+    except asyncpg.UniqueViolationError as error:
+        if error.constraint_name != "campaigns_name_generation_key":
+            raise
+    return await _commit(conn, order, import_id, variables)  # a twin was first: now it is there to be found
+
+
+async def rehearse(
+    conn: Connection,
+    order: Order,
+    import_id: int,
+    *,
+    variables: Collection[str],
+    look: Callable[[Written], Awaitable[T]],
+) -> T:
+    """All that `write_down` would do, then `look` at it, then undone."""
+    transaction = conn.transaction()
+    await transaction.start()
+    try:
+        return await look(await _write(conn, order, import_id, variables))
+    finally:
+        await transaction.rollback()
+
+
+async def go_on(conn: Connection, campaign_id: int) -> bool:
+    """Resumes a campaign that is paused, for whatever reason; whether it was.
+
+    A transaction of its own: Resumed needs the campaign's exclusive lock, and people are added under the shared one, so
+    that workers can settle meanwhile.
+    """
+    async with conn.transaction():
+        await conn.execute(sql.lock_draft, campaign_id)
+        paused = (await campaigns.read(conn, campaign_id)).status == "paused"
+        if paused:
+            await campaigns.change(conn, campaign_id, "Resumed")
+    return paused
+
+
+async def _commit(conn: Connection, order: Order, import_id: int, variables: Collection[str]) -> Written:
+    async with conn.transaction():
+        written = await _write(conn, order, import_id, variables)
+        await staging.finish(conn, import_id)
+    return written
+
+
+async def _write(conn: Connection, order: Order, import_id: int, variables: Collection[str]) -> Written:
+    sender_id = await _sender(conn, order.sender_url)
+    found = await campaigns.find_named(conn, order.name)
+    if found is None:
+        settings = order.settings(Settings(order.name, order.mail_from), sender_id)
+        campaign_id = await campaigns.draft(conn, settings, order.source)
+    else:
+        campaign_id = found
+    campaign = await _locked(conn, campaign_id)
+    if found is not None:
+        await _agree(conn, campaign, order, sender_id)
+    await conn.fetchrow(campaigns.sql.enqueue_import, campaign_id, import_id)
+    report = await staging.read_report(conn, import_id)
+    await _check_people(conn, campaign_id, report, variables)
+    if campaign.status == "draft":
+        await campaigns.change(conn, campaign_id, "Started")
+    return Written(campaign_id, found is None, report)
+
+
+async def _sender(conn: Connection, url: str) -> int:
+    shown, secret = senders.split_secret(url)
+    known: int | None = await conn.fetchval(sql.same_sender, shown, secret)
+    return known if known is not None else await senders.keep(conn, url)
+
+
+async def _locked(conn: Connection, campaign_id: int) -> Campaign:
+    """The campaign; a draft is locked first and read after that."""
+    campaign = await campaigns.read(conn, campaign_id)
+    if campaign.status != "draft":
+        return campaign
+    await conn.execute(sql.lock_draft, campaign_id)
+    return await campaigns.read(conn, campaign_id)
+
+
+async def _agree(conn: Connection, old: Campaign, order: Order, sender_id: int) -> None:
+    """The campaign of this name must be the one that is meant; a draft becomes it."""
+    if old.status == "cancelled":
+        raise DataError(f'campaign "{order.name}" is cancelled and takes nobody any more: choose another --name')
+    settings = order.settings(old.settings, sender_id)
+    fields = _differences(old, settings, order.source)
+    if not fields:
+        return
+    if old.status == "draft":
+        await campaigns.redraft(conn, old.id, settings, order.source, fields)
+        return
+    differ = ", ".join(FLAGS.get(field, field) for field in fields)
+    raise DataError(
+        f'campaign "{order.name}" has begun with another {differ}: give what it began with, or choose another --name'
+    )
+
+
+FLAGS = {
+    "mail_from": "--from",
+    "sender_id": "--via",
+    "subject": "--subject",
+    "html": "--html",
+    "text": "--text",
+    "unknown": "--unknown",
+    "attempts": "--attempts",
+    "give_up": "--give-up",
+    "priority": "--priority",
+}
+
+
+def _differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
+    numbers = [
+        name for name in ("attempts", "give_up", "priority") if getattr(old.settings, name) != getattr(settings, name)
+    ]
+    return campaigns.differences(old, settings, source) + numbers
+
+
+async def _check_people(conn: Connection, campaign_id: int, report: Report, variables: Collection[str]) -> None:
+    if not await conn.fetchval(sql.has_recipients, campaign_id):
+        first = next((f": line {line.line}: {line.reason}" for line in report.lines), "")
+        rows = f"none of the {report.rows:,} rows can be written to" if report.rows else "there are no rows"
+        raise DataError(f"nobody to write to: {rows}{first}")
+    missing = [row["name"] for row in await conn.fetch(sql.never_given, campaign_id, sorted(variables))]
+    if missing:
+        names = ", ".join(f"{{{{ {name} }}}}" for name in missing)
+        raise DataError(
+            f"the letter uses {names}, which no recipient's data has: add a column of that name, or correct the letter"
+        )
+
+
+async def analyze(conn: Connection) -> None:
+    """Renews the planner's statistics; on a connection of the tables' owner, or it is a warning."""
+    await conn.execute(sql.analyze)

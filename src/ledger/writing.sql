@@ -1,0 +1,24 @@
+-- name: same_sender
+-- The sender with this URL and secret, if it stands there as it is; looked at without a lock, which would make campaigns
+-- through one sender wait for each other's people.
+SELECT id FROM senders WHERE name = $1 AND secret IS NOT DISTINCT FROM $2
+
+-- name: lock_draft
+-- A campaign that is about to start, alone for this transaction. First the lock of imports, then its own: the order in
+-- which enqueue_import takes them. (A shared lock made exclusive afterwards could meet `requeue` in a deadlock.)
+SELECT pg_advisory_xact_lock(lock_key('enqueue', $1)), pg_advisory_xact_lock(lock_key('campaign', $1))
+
+-- name: never_given
+-- Which of these variables no recipient of the campaign has; `name` is the recipient's own, all others are merge data.
+SELECT v.name FROM unnest($2::text[]) AS v(name)
+WHERE CASE v.name WHEN 'name'
+    THEN NOT EXISTS (SELECT FROM recipients r WHERE r.campaign_id = $1 AND r.name IS NOT NULL)
+    ELSE NOT EXISTS (SELECT FROM recipients r WHERE r.campaign_id = $1 AND r.data ? v.name) END
+ORDER BY v.name
+
+-- name: has_recipients
+SELECT EXISTS (SELECT FROM recipient_queue WHERE campaign_id = $1)
+
+-- name: analyze
+-- After many new rows the planner should know of them. Only the owner may; for anybody else it is a warning.
+ANALYZE recipients, recipient_queue, events
