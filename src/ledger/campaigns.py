@@ -62,6 +62,8 @@ class Campaign:
     resume_at: datetime | None
     settings: Settings
     source: Source
+    template: str
+    """The key of the letter in `templates`."""
     sender_name: str
     sender_url: str
     created_at: datetime
@@ -81,7 +83,7 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
         **{
             name: row[name]
             for name in (
-                *("id", "status", "version", "pause_reason", "resume_at", "sender_name", "sender_url"),
+                *("id", "status", "version", "pause_reason", "resume_at", "template", "sender_name", "sender_url"),
                 *("created_at", "started_at", "finished_at"),
             )
         },

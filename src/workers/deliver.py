@@ -155,7 +155,7 @@ class Deliverer:
         body: dict[str, object] = {
             "attempt": delivery.attempt,
             "provider": job.lane.provider.name,
-            "template": job.campaign.source.hash,
+            "template": job.campaign.template,
         }
         if composed is not None:
             body |= {"message_id": composed.message_id, "content_sha256": composed.sha256}

@@ -1,5 +1,7 @@
 """What a provider's reply means for a delivery: the interpreter of the tables in `reply_tables.py`."""
 
+from functools import lru_cache
+
 from attrs import frozen
 
 from .reply import Reply, Stage
@@ -28,6 +30,7 @@ class Verdict:
     accepted: bool = False
 
 
+@lru_cache(maxsize=512)  # a campaign hears the same few answers again and again
 def classify(reply: Reply) -> Verdict:
     """Total: every stage, code and text has a verdict; what no table knows goes by its first digit."""
     found = _outcome(reply)
