@@ -1,0 +1,50 @@
+"""Every named SQL block compiles against the schema, as the role that runs it."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import pytest
+
+from postledger.database import Blocks, Connection, Database
+
+OWNER_BLOCKS = {"create_schema", "keep_secret", "record_version", "record_migration", "lock_migrations"}
+
+
+def _packages(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.name.startswith("__"):
+            yield from _packages(entry, f"{name}.{entry.name}")
+        elif entry.name.endswith(".sql") and entry.name != "schema.sql":
+            yield name, entry.name
+
+
+FILES = sorted(_packages(files("postledger"), "postledger"))
+
+
+def test_there_are_blocks() -> None:
+    assert ("postledger.ledger", "queue.sql") in FILES
+
+
+@pytest.mark.parametrize(("package", "filename"), FILES)
+async def test_blocks_compile(database: str, package: str, filename: str) -> None:
+    blocks = Blocks(package, filename)
+    assert blocks.statements
+    async with Database(database).connection() as conn:
+        for name, statement in blocks.statements.items():
+            if name not in OWNER_BLOCKS:
+                await _prepare(conn, filename, name, statement)
+
+
+@pytest.mark.parametrize(("package", "filename"), FILES)
+def test_blocks_say_what_they_name(package: str, filename: str) -> None:
+    statements = Blocks(package, filename).statements
+    assert all(statements.values())
+    assert not any("SELECT *" in statement for statement in statements.values())
+
+
+async def _prepare(conn: Connection, filename: str, name: str, statement: str) -> None:
+    try:
+        await conn.prepare(statement)
+    except Exception as error:
+        raise AssertionError(f"{filename}: {name}: {error}") from error
