@@ -23,7 +23,7 @@ _COMMANDS = {
     "audit": "audit",
     "migrate": "operate",
     "doctor": "doctor",
-    "demo": "operate",
+    "demo": "demo",
 }
 _NOT_BUILT = ("up", "serve", "contacts", "projections", "erase", "keys")
 

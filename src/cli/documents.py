@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..database import Connection
@@ -39,7 +39,7 @@ def as_document(campaign: Campaign, counts: Mapping[str, int]) -> dict[str, Any]
         "sender": {"id": str(settings.sender_id), "name": campaign.sender_name, "url": campaign.sender_url},
         "unknown": settings.unknown,
         "attempts": settings.attempts,
-        "give_up": f"{settings.give_up.total_seconds():g}s",
+        "give_up": duration_text(settings.give_up),
         "priority": settings.priority,
     }
 
@@ -57,6 +57,13 @@ def recipient_document(row: Mapping[str, Any]) -> dict[str, Any]:
         "due_at": moment(row["due_at"]),
         "version": row["version"],
     }
+
+
+def duration_text(value: timedelta) -> str:
+    """As the flags take it: 90s, 15m, 24h."""
+    seconds = value.total_seconds()
+    unit, length = next((size for size in (("h", 3600), ("m", 60)) if seconds % size[1] == 0), ("s", 1))
+    return f"{seconds / length:g}{unit}"
 
 
 def moment(value: datetime | None) -> str | None:

@@ -54,7 +54,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Se
     for row in rows:
         drawn.add_row(*(Text(one_line(str("" if cell is None else cell))) for cell in row))
     measured = drawn.__rich_measure__(stdout, stdout.options.update(max_width=10_000)).maximum
-    stdout.print(drawn, width=max(measured, 1), crop=False, overflow="ignore", no_wrap=True)
+    # A console of its own: the width that print() takes cannot be more than the terminal's.
+    wide = Console(width=max(measured, 1), highlight=False)
+    wide.print(drawn, crop=False, overflow="ignore", no_wrap=True)
 
 
 def number(count: int) -> str:

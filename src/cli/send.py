@@ -96,11 +96,11 @@ def send(given: Given, /, **flags: Any) -> int:
     it, the same command goes on: nobody is queued twice. The file's columns are the letter's variables.
     """
     with ExitStack() as files:
-        job = _job(given, Flags(**flags), files)
+        job = job_of(given, Flags(**flags), files)
         return run(given, job.run)
 
 
-def _job(given: Given, flags: Flags, files: ExitStack) -> Job:
+def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
     """All that can be found wrong without a database is found here."""
     config = given.config()
     letter = read_letter(flags.subject, flags.mail_from, flags.html, flags.text, base_url=config.url)

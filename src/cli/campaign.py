@@ -1,0 +1,192 @@
+"""`postledger campaign`: how campaigns stand, and what an operator does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from ..database import Connection
+from ..ledger import operating, pages
+from ..ledger.campaigns import STATUSES
+from ..projections.find import find_campaign, find_recipient
+from .connecting import connected
+from .documents import campaign_document, recipient_document
+from .exits import Exit
+from .options import Given, Group, not_built_command
+from .output import document, note, number, say, table
+from .runner import Interrupts, run
+
+Act = Callable[[Connection, int], Awaitable[str]]
+"""Does something to a campaign, and says what."""
+
+
+@click.group(cls=Group)
+def campaign() -> None:
+    """See how campaigns stand; pause, resume, cancel, retry. CAMPAIGN is a name or an id."""
+
+
+for _name in ("create", "schedule", "start"):
+    campaign.add_command(not_built_command(f"campaign {_name}"))
+
+
+@campaign.command("list", example="postledger campaign list --json | jq '.items[].counts'")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--after", metavar="CURSOR", help="`next` of the page before.")
+@click.pass_obj
+def list_(given: Given, limit: int, after: str | None) -> int:
+    """All campaigns, newest first."""
+
+    async def show(interrupts: Interrupts) -> int:
+        async with connected(given.config()) as conn:
+            page = await pages.campaign_ids(conn, after=after, limit=limit)
+            items = [await campaign_document(conn, campaign_id) for campaign_id in page.items]
+        if given.json:
+            document({"items": items, "next": page.next})
+            return Exit.OK
+        columns = ("id", "name", "status", "audience", "sent", "failed", "unfinished")
+        table(columns, map(_campaign_row, items), right=columns[3:])
+        _more(page)
+        return Exit.OK
+
+    return run(given, show)
+
+
+def _campaign_row(shown: dict[str, Any]) -> list[str]:
+    counts = shown["counts"]
+    numbers = (shown["audience"], counts["sent"], counts["failed"], counts["pending"] + counts["sending"])
+    return [shown["id"], shown["name"], _status(shown), *map(number, numbers)]
+
+
+def _status(shown: dict[str, Any]) -> str:
+    return f"{shown['status']} ({shown['pause']['reason']})" if shown["pause"] else str(shown["status"])
+
+
+@campaign.command(example='postledger campaign show "spring news"')
+@click.argument("campaign")
+@click.pass_obj
+def show(given: Given, campaign: str) -> int:
+    """One campaign: settings, state, counts per outcome."""
+
+    async def look(conn: Connection, campaign_id: int) -> str:
+        return ""
+
+    return run(given, lambda _: _act(given, campaign, look))
+
+
+@campaign.command(example='postledger campaign pause "spring news"')
+@click.argument("campaign")
+@click.pass_obj
+def pause(given: Given, campaign: str) -> int:
+    """Stop sending for now. Once this has answered, nothing new begins; what is under way ends in a second or so."""
+    return run(given, lambda _: _act(given, campaign, _wish("pause", "paused", "is paused already")))
+
+
+@campaign.command(example='postledger campaign resume "spring news"')
+@click.argument("campaign")
+@click.pass_obj
+def resume(given: Given, campaign: str) -> int:
+    """Go on with a paused campaign; running workers do it."""
+    return run(given, lambda _: _act(given, campaign, _wish("resume", "resumed", "is being sent already")))
+
+
+@campaign.command(example='postledger campaign cancel "spring news"')
+@click.argument("campaign")
+@click.pass_obj
+def cancel(given: Given, campaign: str) -> int:
+    """End a campaign for ever. Whoever still waits gets nothing; there is no way back."""
+    wish = _wish("cancel", "cancelled", "is cancelled already")
+
+    async def act(conn: Connection, campaign_id: int) -> str:
+        said = await wish(conn, campaign_id)
+        swept = await operating.sweep(conn, campaign_id)
+        return f"{said}; {number(swept)} who waited get nothing" if swept else said
+
+    return run(given, lambda _: _act(given, campaign, act))
+
+
+@campaign.command(
+    example="""
+    postledger campaign retry "spring news"
+    postledger campaign retry "spring news" ann@x.example
+    """
+)
+@click.argument("campaign")
+@click.argument("recipient", required=False)
+@click.pass_obj
+def retry(given: Given, campaign: str, recipient: str | None) -> int:
+    """Send the failed and unknown ones once more, never the suppressed; all of them, or one RECIPIENT.
+
+    An unknown one may have got the mail already. A completed campaign is open again; running workers, or the same
+    `send`, do the rest.
+    """
+
+    async def act(conn: Connection, campaign_id: int) -> str:
+        who = None if recipient is None else [(await find_recipient(conn, campaign_id, recipient)).delivery_id]
+        return f"{number(await operating.retry(conn, campaign_id, who))} to be tried again"
+
+    return run(given, lambda _: _act(given, campaign, act))
+
+
+@campaign.command(
+    example="""
+    postledger campaign recipients "spring news" --status failed
+    """
+)
+@click.argument("campaign")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@click.option("--after", metavar="CURSOR", help="`next` of the page before.")
+@click.pass_obj
+def recipients(given: Given, campaign: str, status: str | None, limit: int, after: str | None) -> int:
+    """Who is in a campaign, and where each of them stands."""
+
+    async def look(interrupts: Interrupts) -> int:
+        async with connected(given.config()) as conn:
+            found = await find_campaign(conn, campaign)
+            page = await pages.recipients(conn, found.id, status=status, after=after, limit=limit)
+        items = [recipient_document(row) for row in page.items]
+        if given.json:
+            document({"items": items, "next": page.next})
+            return Exit.OK
+        columns = ("delivery_id", "key", "email", "status", "attempt", "due_at")
+        table(columns, [[item[column] for column in columns] for item in items])
+        _more(page)
+        return Exit.OK
+
+    return run(given, look)
+
+
+def _wish(command: operating.Command, done: str, already: str) -> Act:
+    async def act(conn: Connection, campaign_id: int) -> str:
+        return done if await operating.command(conn, campaign_id, command) else already
+
+    return act
+
+
+async def _act(given: Given, word: str, act: Act) -> int:
+    async with connected(given.config()) as conn:
+        found = await find_campaign(conn, word)
+        said = await act(conn, found.id)
+        shown = await campaign_document(conn, found.id)
+    if given.json:
+        document(shown)
+    else:
+        _show(shown, said)
+    return Exit.OK
+
+
+def _show(shown: dict[str, Any], said: str) -> None:
+    say(f'campaign "{shown["name"]}" (id {shown["id"]}): {said or _status(shown)}')
+    if said:
+        return
+    table(("outcome", "recipients"), [(s, number(n)) for s, n in shown["counts"].items()], right=("recipients",))
+    for name in ("subject", "from", "created_at", "started_at", "finished_at", "unknown", "attempts", "give_up"):
+        say(f"{name:<12} {shown[name] if shown[name] is not None else '-'}")
+    say(f"{'via':<12} {shown['sender']['url']}")
+
+
+def _more(page: pages.Page) -> None:
+    if page.next is not None:
+        note(f"more: --after {page.next}")

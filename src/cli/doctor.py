@@ -1,0 +1,211 @@
+"""`postledger doctor`: is everything there that sending needs, and what to do where it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import click
+from attrs import frozen
+
+from ..config import Config, redact
+from ..database import Blocks, Database, fetch_one
+from ..database.migrate import check_version, installed_version
+from ..errors import ConfigurationError, PostledgerError, UnavailableError
+from ..ledger import senders
+from ..workers.providers import registry
+from .connecting import opened
+from .exits import Exit, code_of
+from .options import Command, Given
+from .output import document, say
+from .runner import Interrupts, run
+
+sql = Blocks("postledger.cli", "doctor.sql")
+
+OLDEST, NEWEST = 15, 18
+HEARD_WITHIN = 5.0
+PROVIDER_WITHIN = 30.0
+
+
+@frozen
+class Check:
+    """One thing that was looked at; `remedy` is None where it is well."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str | None = None
+    code: Exit = Exit.OK
+
+    def as_json(self) -> dict[str, Any]:
+        """The public form."""
+        return {"name": self.name, "ok": self.ok, "detail": self.detail, "remedy": self.remedy}
+
+
+Look = Callable[[], Awaitable[str]]
+"""Returns the detail; raises PostledgerError where something is wrong."""
+
+
+@click.command(
+    cls=Command,
+    example="""
+    postledger doctor
+    postledger doctor --via "smtp://user:password@relay.example:587"
+    """,
+)
+@click.option("--via", metavar="URL", help="A provider to try; else those of all campaigns so far.")
+@click.pass_obj
+def doctor(given: Given, via: str | None) -> int:
+    """Check database, schema, role, notifications and providers; say what to do about each.
+
+    Nothing is sent: a provider is connected to and logged in, no more. Exit code 69: something cannot be reached, 78: a
+    setting is wrong.
+    """
+    config = given.config()
+
+    async def examine(interrupts: Interrupts) -> int:
+        checks = [check async for check in _checks(config, via)]
+        _show(given, checks)
+        return next((check.code for check in checks if not check.ok), Exit.OK)
+
+    return run(given, examine)
+
+
+async def _checks(config: Config, via: str | None) -> AsyncIterator[Check]:
+    try:
+        async with _reached(config) as database:
+            async for check in _database_checks(config, database, with_senders=via is None):
+                yield check
+    except PostledgerError as error:
+        yield Check("connection", False, str(error), _REMEDIES["connection"], code_of(error))
+    if via is not None:
+        yield await _look("provider", lambda: _try_provider(via))
+
+
+@asynccontextmanager
+async def _reached(config: Config) -> AsyncIterator[Database]:
+    """A named database as it is, a private one made ready as every command does."""
+    if config.database is not None:
+        yield Database(config.database, config.schema)
+        return
+    async with opened(config) as database:
+        yield database
+
+
+async def _database_checks(config: Config, database: Database, *, with_senders: bool) -> AsyncIterator[Check]:
+    """Each needs the ones before it: the first that fails is the last."""
+    listen = database if config.listen is None else Database(config.listen, config.schema)
+    looks: dict[str, Look] = {
+        "connection": lambda: _try_connection(database),
+        "version": lambda: _try_version(database),
+        "encoding": lambda: _try_encoding(database),
+        "schema": lambda: _try_schema(database),
+        "role": lambda: _try_role(database),
+        "notifications": lambda: _try_notifications(database, listen),
+    }
+    for name, look in looks.items():
+        check = await _look(name, look)
+        yield check
+        if not check.ok:
+            return
+    if with_senders:
+        async with database.connection(label="doctor") as conn:
+            urls = {row["name"]: await senders.read_url(conn, row["id"]) for row in await conn.fetch(sql.senders)}
+        for name, url in urls.items():
+            yield await _look("provider", partial(_try_provider, url, name))
+
+
+_REMEDIES = {
+    "connection": "start the server, or correct --database; without it a private server is used",
+    "version": f"use PostgreSQL {OLDEST} to {NEWEST}",
+    "encoding": "create the database with ENCODING 'UTF8'",
+    "schema": "run 'postledger migrate' as the database's owner",
+    "role": "GRANT postledger_app TO the login, and grant nothing on the table events to either",
+    "notifications": "behind a pooler name the server's own address with --listen",
+    "provider": "correct the sender URL, or the relay",
+}
+
+
+async def _look(name: str, look: Look) -> Check:
+    try:
+        return Check(name, True, await look())
+    except PostledgerError as error:
+        return Check(name, False, str(error), _REMEDIES[name], code_of(error))
+
+
+async def _try_connection(database: Database) -> str:
+    async with database.connection(role=None, label="doctor") as conn:
+        row = await fetch_one(conn, sql.server)
+    return f"PostgreSQL {row['version']} at {redact(database.dsn)}"
+
+
+async def _try_version(database: Database) -> str:
+    async with database.connection(role=None, label="doctor") as conn:
+        row = await fetch_one(conn, sql.server)
+    if not OLDEST <= row["major"] <= NEWEST:
+        raise ConfigurationError(f"PostgreSQL {row['version']} is none that Postledger is tested with")
+    return str(row["version"])
+
+
+async def _try_encoding(database: Database) -> str:
+    async with database.connection(role=None, label="doctor") as conn:
+        row = await fetch_one(conn, sql.server)
+    if row["encoding"] != "UTF8":
+        raise ConfigurationError(f"the database's encoding is {row['encoding']}, which cannot hold every name")
+    return str(row["encoding"])
+
+
+async def _try_schema(database: Database) -> str:
+    async with database.connection(role=None, label="doctor") as conn:
+        version = await installed_version(conn)
+    check_version(version)
+    return f"{database.schema}, version {version}"
+
+
+async def _try_role(database: Database) -> str:
+    async with database.connection(label="doctor") as conn:
+        powers = await fetch_one(conn, sql.powers)
+    if not powers["appends"]:
+        raise ConfigurationError(f"the role {powers['role']} may not append to the log")
+    if powers["changes"]:
+        raise ConfigurationError(f"the role {powers['role']} may change the log, which is to be append-only")
+    return f"{powers['role']} appends to the log and cannot change it"
+
+
+async def _try_notifications(database: Database, listen: Database) -> str:
+    heard = asyncio.Event()
+    async with listen.connection(label="doctor listens") as ear, database.connection(label="doctor") as mouth:
+        channel = await ear.fetchval(sql.channel)
+        await ear.add_listener(channel, lambda *_: heard.set())
+        await mouth.execute(sql.notify, channel)
+        try:
+            async with asyncio.timeout(HEARD_WITHIN):
+                await heard.wait()
+        except TimeoutError:
+            raise ConfigurationError("a notification was sent and not heard: workers will look every 2 s") from None
+    return "heard"
+
+
+async def _try_provider(url: str, name: str | None = None) -> str:
+    provider = registry.make(url, concurrency=1)
+    try:
+        async with asyncio.timeout(PROVIDER_WITHIN):
+            await provider.open()
+    except TimeoutError:
+        raise UnavailableError(f"{provider.name}: no answer within {PROVIDER_WITHIN:.0f} s") from None
+    finally:
+        await provider.close()
+    return f"{name or redact(url)} is ready"
+
+
+def _show(given: Given, checks: Sequence[Check]) -> None:
+    if given.json:
+        document({"checks": [check.as_json() for check in checks]})
+        return
+    for check in checks:
+        say(f"{'ok   ' if check.ok else 'WRONG'} {check.name}: {check.detail}")
+        if check.remedy:
+            say(f"      do: {check.remedy}")

@@ -1,0 +1,18 @@
+-- name: server
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major,
+       current_setting('server_encoding') AS encoding
+
+-- name: powers
+-- What the role we work as may do to the log: it must be able to append, and to nothing else.
+SELECT current_user::text AS role, has_column_privilege('events', 'body', 'INSERT') AS appends,
+       has_table_privilege('events', 'UPDATE') OR has_any_column_privilege('events', 'UPDATE')
+       OR has_table_privilege('events', 'DELETE') OR has_table_privilege('events', 'TRUNCATE') AS changes
+
+-- name: channel
+SELECT wake_channel() || '_doctor_' || pg_backend_pid()
+
+-- name: notify
+SELECT pg_notify($1, '')
+
+-- name: senders
+SELECT id, name FROM senders ORDER BY id
