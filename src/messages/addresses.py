@@ -112,11 +112,12 @@ def clean_data(value: Any) -> Any:
 
 def check_name(name: str) -> str:
     """The name without spaces around it. Raises InvalidName for line breaks, other controls, and excess."""
-    if found := CONTROLS.search(name):
+    trimmed = name.strip(" \u00a0")
+    if found := CONTROLS.search(trimmed):
         raise InvalidName(f"the name has {_kind_of(found[0])} in it")
-    if len(name) > NAME_LIMIT:
-        raise InvalidName(f"the name has {len(name)} characters, at most {NAME_LIMIT} fit into a header")
-    return name.strip(" \u00a0")
+    if len(trimmed) > NAME_LIMIT:
+        raise InvalidName(f"the name has {len(trimmed)} characters, at most {NAME_LIMIT} fit into a header")
+    return trimmed
 
 
 def _kind_of(control: str) -> str:

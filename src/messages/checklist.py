@@ -1,5 +1,6 @@
 """What can be said against a letter before the first mail leaves, without looking at a recipient."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -17,6 +18,7 @@ from .templates import Template
 CLIP_LIMIT = 102 * 1024
 """Bytes of HTML; of more than that Gmail shows the beginning only."""
 
+_TAG = re.compile(r"\{\{.*?\}\}")
 _ALWAYS_THERE = frozenset({"email", "key", "campaign", "unsubscribe_url"})
 _ANYBODY = Mailbox(None, parse_mailbox("somebody@example.com").address)
 
@@ -118,8 +120,9 @@ def _check_subject(subject: str) -> Iterator[Problem]:
     if found := CONTROLS.search(subject):
         what = "a line break" if found[0] in "\r\n" else f"the control character U+{ord(found[0]):04X}"
         yield Problem("subject", f"{what} in it", "write it in one line")
-    if len(subject) > LINE_LIMIT and "{" not in subject:
-        yield Problem("subject", f"{len(subject):,} characters", f"keep it below {LINE_LIMIT}")
+    fixed = len(_TAG.sub("", subject))
+    if fixed > LINE_LIMIT and "{%" not in subject:
+        yield Problem("subject", f"{fixed:,} characters", f"keep it below {LINE_LIMIT}")
 
 
 def _compile(draft: Draft) -> tuple[list[Template], list[Problem]]:

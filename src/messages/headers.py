@@ -112,8 +112,8 @@ def _encode(value: str, indent: int) -> str:
     """As encoded words of whole characters, in the shorter of the two encodings."""
     data = value.encode()
     in_q = sum(len(_Q[byte]) for byte in data)
-    words = _words(value, indent, _q_word) if in_q <= len(data) * 4 / 3 else _words(value, indent, _b_word)
-    return "\r\n ".join(words)
+    in_b = (len(data) + 2) // 3 * 4
+    return "\r\n ".join(_words(value, indent, _q_word if in_q <= in_b else _b_word))
 
 
 def _q_word(text: str) -> str:

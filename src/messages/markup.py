@@ -23,6 +23,8 @@ from .templates import Template
 _STYLED = re.compile(r"<style\b", re.IGNORECASE)
 _LIVE_BRACE = re.compile(r"\{(?=[{%#])")
 _PRIVATE = re.compile("[\ue000\ue001]")
+# A tag that a value completes, or an entity: `<{{ x }}`, `&{{ x }};`.
+_PASTED = re.compile("(?:</?|&#?\\w*)")
 _SURVEY_LIMIT = 300_000
 """Characters. Three times what Gmail shows; beyond it a survey takes too long."""
 
@@ -95,7 +97,9 @@ def _stamp(parts: tuple[Part, ...]) -> str | None:
     if sum(len(part.source) for part in parts) > _SURVEY_LIMIT or any(map(_is_special, parts)):
         return None
     numbers: dict[str, int] = {}
-    return "".join(_stand_in(numbers.setdefault(part.source, number), part) for number, part in enumerate(parts))
+    stand_ins = (_stand_in(numbers.setdefault(part.source, number), part) for number, part in enumerate(parts))
+    stamped = "".join(stand_ins)
+    return None if _PASTED.search(stamped) else stamped
 
 
 def _is_special(part: Part) -> bool:

@@ -40,8 +40,8 @@ TAGS_LIMIT = 10_000
 
 def read(source: str) -> tuple[Part, ...]:
     """The source as parts that give it back when joined. Raises TemplateError for what is not allowed."""
-    parts = tuple(islice(split(source), 2 * TAGS_LIMIT))
-    if len(parts) == 2 * TAGS_LIMIT:
+    parts = tuple(islice(split(source), 2 * TAGS_LIMIT + 1))
+    if sum(part.kind != "text" for part in parts) > TAGS_LIMIT:
         raise TemplateError(f"more than {TAGS_LIMIT} tags")
     for part in parts:
         _check(part)

@@ -85,8 +85,10 @@ class Template:
         # MiniJinja knows about scopes, and overlooks `name[1:]` and what a filter after `set` takes; the tags
         # know no scopes. A local name that is given too does no harm: the inner one wins.
         taken = usage.operands(parts)
-        names = taken - usage.bound(parts)
-        names |= environment.undeclared_variables_in_template(kind) & taken
+        undeclared = frozenset(environment.undeclared_variables_in_template(kind)) - usage.OWN
+        if not undeclared <= taken:
+            raise TemplateError("tags that cannot be told from text with certainty")
+        names = undeclared | (taken - usage.bound(parts))
         required = (names - {"data"} | usage.keys_of_data(parts)) - usage.guarded(parts)
         return cls(kind, parts, required, names, tuple(sorted(taken)), environment)
 

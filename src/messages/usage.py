@@ -7,12 +7,13 @@ from .sandbox import KEYWORDS
 from .tags import Part, Token
 
 _NOTHING = Token("end", "")
-_OWN = frozenset({"loop", "range"})
+OWN = frozenset({"loop", "range"})
+"""What MiniJinja itself gives."""
 
 
 def operands(parts: tuple[Part, ...]) -> frozenset[str]:
     """Every name that stands for a value, names made by `for` and `set` included."""
-    return frozenset(walk.word for walk in _walks(parts) if walk.is_operand()) - _OWN
+    return frozenset(walk.word for walk in _walks(parts) if walk.is_operand()) - OWN
 
 
 def bound(parts: tuple[Part, ...]) -> frozenset[str]:
