@@ -6,6 +6,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from postledger.database import Connection, Database
+from tests.lab import Lab, open_lab
 from tests.servers import PrivateServer, migrate_template, session_server, watched
 
 
@@ -36,6 +38,27 @@ async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(database)
     yield connection
     await connection.close(timeout=5)
+
+
+@pytest.fixture
+async def app(database: str) -> AsyncIterator[Connection]:
+    """A connection to `database` as the program makes them: app role, search_path, codecs."""
+    async with Database(database).connection() as connection:
+        yield connection
+
+
+@pytest.fixture
+async def owner(database: str) -> AsyncIterator[Connection]:
+    """The same as superuser and owner of the tables."""
+    async with Database(database).connection(role=None) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def lab(server: PrivateServer) -> Iterator[Lab]:
+    """A database for the tests of a module that are not async; they share it, and find what others left."""
+    with open_lab(server) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ Shape: TypeAlias = dict[str, Any]
 # A day that its month does not have passes the expression; `datetime()` stops it.
 _MOMENT = (
     '$.{name}.type() == "string" && '
-    '$.{name} like_regex "^(?!0000)[0-9]{{4}}-[01][0-9]-[0-3][0-9]T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]'
-    '\\\\.[0-9]{{6}}Z$" && exists($.{name}.datetime("YYYY-MM-DD\\"T\\"HH24:MI:SS.US\\"Z\\""))'
+    '$.{name} like_regex "^(?!0000)[0-9]{{4}}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])'
+    'T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\\\\.[0-9]{{6}}Z$" && '
+    'exists($.{name}.datetime("YYYY-MM-DD\\"T\\"HH24:MI:SS.US\\"Z\\""))'
 )
 _CONDITIONS = {
     str: '$.{name}.type() == "string"',

@@ -181,7 +181,7 @@ SELECT coalesce(f.contact_id, c.id, s.contact_id) AS contact_id, c.version, s.re
        s.address_hash <> c.address_hash AS is_foreign
 FROM fold f
 FULL JOIN contacts c ON c.id = f.contact_id
-FULL JOIN suppressions s ON s.contact_id = c.id
+FULL JOIN suppressions s ON s.contact_id = coalesce(f.contact_id, c.id)
 WHERE (f.adds_up AND c.version = f.version AND (s.address_hash = c.address_hash) IS NOT FALSE
        AND CASE WHEN f.said[2] = 'Suppressed' THEN ARRAY[s.reason, s.source, rfc3339(s.created_at)] = f.said[3:5]
                 ELSE s.contact_id IS NULL END) IS NOT TRUE
