@@ -32,7 +32,7 @@ check: $(STAMP)-test,check ## Format, lint, import contracts, strict types
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(STAMP)-test,check ## Write the format that `check` wants
 	$(BIN)/ruff format .

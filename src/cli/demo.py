@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 from attrs import evolve
 
+from ..config import redact
 from ..demo.findings import Findings
 from ..demo.people import LEAST
 from ..demo.run import MAIL_FROM, SUBJECT, Parcel
@@ -66,7 +68,7 @@ def demo(given: Given, recipients: int) -> int:
         if given.json:
             document(_as_json(findings))
         else:
-            _show(findings)
+            _show(given, findings)
         return Exit.OK if findings.good else Exit.INCOMPLETE
 
     return run(given, main)
@@ -74,18 +76,18 @@ def demo(given: Given, recipients: int) -> int:
 
 async def _send(given: Given, interrupts: Interrupts, parcel: Parcel) -> bool:
     """The way that everybody's mails take, from the command line on."""
-    arguments = _arguments(parcel)
-    theirs = evolve(given, flags={"url": _LINKS, **given.flags}, json=False)
+    arguments = _arguments(given, parcel)
+    theirs = evolve(given, flags=dict(given.flags), json=False)
     context = send_command.make_context("send", [*arguments], obj=theirs)
     with ExitStack() as files:
         if given.json:
             files.enter_context(redirect_stdout(sys.stderr))
-        say(f"{_INTRODUCTION}\n$ postledger send {shlex.join(arguments)}")
+        say(f"{_INTRODUCTION}\n{_typed(given, 'send', arguments)}")
         await job_of(theirs, Flags(**context.params), files).run(interrupts)
     return not interrupts.asked.is_set()
 
 
-def _arguments(parcel: Parcel) -> list[str]:
+def _arguments(given: Given, parcel: Parcel) -> list[str]:
     return [
         *("--name", parcel.name),
         *("--to", str(parcel.people)),
@@ -93,25 +95,36 @@ def _arguments(parcel: Parcel) -> list[str]:
         *("--subject", SUBJECT),
         *("--from", MAIL_FROM),
         *("--via", parcel.via),
+        *([] if given.config().url else ["--url", _LINKS]),
     ]
 
 
-def _show(findings: Findings) -> None:
+def _typed(given: Given, command: str, arguments: Sequence[str]) -> str:
+    """What a person would type, without anybody's password."""
+    places = [part for name, value in given.flags.items() for part in (f"--{name}", redact(value))]
+    return f"$ postledger {command} {shlex.join([*arguments, *places])}"
+
+
+def _show(given: Given, findings: Findings) -> None:
     say("\nDid it come to what it must come to?")
     rows = [
         ("yes" if line.right else "NO", number(line.expected), number(line.actual), line.label, line.why)
         for line in findings.lines
     ]
     table(("", "expected", "actual", "", ""), rows, right=("expected", "actual"))
-    who = findings.person
-    say(f"\n$ postledger audit history {findings.campaign} {who.key}")
-    say(f"{who.name}, {who.email}, whose outcome was unknown for a while")
-    table(("UTC", "event", ""), tell(findings.history))
-    say(f"The server has {findings.copies} copies under that one Message-ID; mail readers show them as one mail.")
-    say(f"\n$ postledger audit verify {findings.campaign}")
+    _show_history(given, findings)
+    say(f"\n{_typed(given, 'audit verify', [findings.campaign])}")
     verified = findings.verification
     say(f"equal: {number(verified.checked)} recipients are as the log says" if verified.equal else "they DIFFER")
-    say(f"\nIts files are in {findings.home}.")
+    say(f"\nThe files of this run are in {findings.home}")
+
+
+def _show_history(given: Given, findings: Findings) -> None:
+    who = findings.person
+    say(f"\n{_typed(given, 'audit history', [findings.campaign, who.key])}")
+    say(f"in plain words, for {who.name}, {who.email}:")
+    table(("UTC", "event", ""), tell(findings.history))
+    say(f"The server got {findings.copies} mails for this one under a single Message-ID: mail readers show one.")
 
 
 def _as_json(findings: Findings) -> dict[str, Any]:
