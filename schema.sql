@@ -687,22 +687,27 @@ AS $$ INSERT INTO workers (label) VALUES (p_label) RETURNING id $$;
 CREATE FUNCTION relock_worker(p_worker bigint, p_lease_only boolean) RETURNS int LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ UPDATE workers SET session = session + 1, seen_at = clock(), lease_only = p_lease_only WHERE id = p_worker AND ended IS NULL RETURNING session $$;
 
+-- The last word of a process. What it gave back has an owner to find, so it wakes the others.
 CREATE FUNCTION leave_worker(p_worker bigint) RETURNS void LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-AS $$ UPDATE workers SET ended = 'left', ended_at = clock() WHERE id = p_worker AND ended IS NULL $$;
+AS $$
+    UPDATE workers SET ended = 'left', ended_at = clock() WHERE id = p_worker AND ended IS NULL;
+    SELECT wake();
+$$;
 
--- Which campaigns have work now, in serving order; how long until anything more falls due (null: nothing will by itself);
--- which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to watch them).
+-- Which campaigns have work now, in serving order; which cancelled ones have rows to be cancelled, due or not, which takes no
+-- sender; how long until anything more falls due (null: nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to watch them).
 CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
-                          OUT campaigns bigint[], OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
+                          OUT campaigns bigint[], OUT cancelled bigint[], OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_now  timestamptz := clock();
 BEGIN
-    SELECT coalesce(array_agg(c.id ORDER BY c.priority DESC, c.id) FILTER (WHERE d.due_at <= v_now OR (d.due_at IS NOT NULL AND c.status = 'cancelled')), '{}'),
+    SELECT coalesce(array_agg(c.id ORDER BY c.priority DESC, c.id) FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
+           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
            min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND (c.kind = 'bulk' OR c.status = 'cancelled')
                AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}')
-    INTO campaigns, due_in, finishable
+    INTO campaigns, cancelled, due_in, finishable
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON true
@@ -751,6 +756,8 @@ BEGIN
             busy := true;
             RETURN;
         END IF;
+        -- Whoever idled has let its lease run out, and must not be taken for dead because of the claim that it is making.
+        UPDATE workers SET seen_at = v_now WHERE id = p_worker AND ended IS NULL AND seen_at < v_now - interval '1 second';
         -- A worker that was buried meanwhile gets nothing; the burial waits for this lock, so none of its rows is overlooked.
         PERFORM 1 FROM workers WHERE id = p_worker AND ended IS NULL FOR KEY SHARE;
         IF NOT FOUND THEN

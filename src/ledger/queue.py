@@ -67,9 +67,13 @@ class Settled:
 
 @frozen
 class Work:
-    """What there is to do: campaigns in serving order, and until when one may sleep if there is nothing."""
+    """What there is to do: campaigns in serving order, and until when one may sleep if there is nothing.
+
+    `cancelled` ones have rows that only need to be told; `finishable` may be at their end; `watch`: others hold claims.
+    """
 
     campaigns: Sequence[int]
+    cancelled: Sequence[int]
     due_in: timedelta | None
     finishable: Sequence[int]
     watch: bool
@@ -114,7 +118,7 @@ async def claim(
 
 
 async def settle(conn: Connection, campaign: int, outcomes: Sequence[Outcome], *, timeout: float) -> Settled:
-    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they still may change something."""
+    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they may still change things."""
     due = [o.due_in for o in outcomes]
     suppress = [o.suppress for o in outcomes]
     replies = [o.reply for o in outcomes]

@@ -18,7 +18,7 @@ SELECT wake_channel() AS everybody, wake_channel($1) AS own
 SELECT pg_notify($1, '')
 
 -- name: next_work
-SELECT campaigns, due_in, finishable, watch FROM next_work($1, $2)
+SELECT campaigns, cancelled, due_in, finishable, watch FROM next_work($1, $2)
 
 -- name: claim
 SELECT busy, due_in, skipped, cancelled, delivery_ids, versions, attempts, ages, keys, emails, names, data
@@ -32,6 +32,13 @@ SELECT alive, lost, stopped, suppressed, strays FROM permit($1, $2, $3, $4, $5)
 
 -- name: release_claim
 SELECT release_claim($1, $2)
+
+-- name: release_strays
+-- At the end: every claim under this worker's name but these.
+SELECT coalesce(sum(release_claim(claim_id, $1)), 0)::bigint FROM claims WHERE worker_id = $1 AND NOT (claim_id = ANY ($2::uuid[]))
+
+-- name: wake
+SELECT wake()
 
 -- name: finish
 SELECT finish_campaign($1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -27,6 +28,9 @@ BUSY_AGAIN = 0.05
 
 PLAN_AGE = 1.0
 """Seconds for which an order of campaigns is good."""
+
+SWEEP = 1000
+"""Rows of a cancelled campaign in one call."""
 
 NEVER = float("inf")
 """A campaign that has nothing more by itself."""
@@ -63,6 +67,8 @@ class Dispatcher:
         """Set when a look found nothing to do now and nothing that will fall due."""
         self.stopping = asyncio.Event()
         self._plan: list[int] = []
+        self._cancelled: list[int] = []
+        self._unserved: dict[int, str] = {}
         self._planned_at = -NEVER
         self._due_at = NEVER
 
@@ -72,7 +78,7 @@ class Dispatcher:
             await asyncio.Event().wait()
         self.room.clear()
         try:
-            if not self._plan or self.session.wake.is_set() or monotonic() - self._planned_at > PLAN_AGE:
+            if self._must_plan():
                 await self._make_plan()
             again_in = await self._serve()
         except LinkLost as error:
@@ -81,15 +87,19 @@ class Dispatcher:
             again_in = random.uniform(0.1, 0.5)
         await first_of(self.session.wake, self.room, self.stopping, within=again_in)
 
+    def _must_plan(self) -> bool:
+        now = monotonic()
+        return not self._plan or self.session.wake.is_set() or now - self._planned_at > PLAN_AGE or now >= self._due_at
+
     async def _make_plan(self) -> None:
         self.session.wake.clear()  # before the look: what comes during it is looked at again
         async with self.session.use() as conn:
             work = await queue.next_work(conn, self.session.worker, self.only, timeout=10)
         if work.watch:
             self.watch.set()
-        now = monotonic()
-        self._plan, self._planned_at = list(work.campaigns), now
-        self._due_at = NEVER if work.due_in is None else now + work.due_in.total_seconds()
+        self._plan, self._cancelled, self._planned_at = list(work.campaigns), list(work.cancelled), monotonic()
+        self._due_at = NEVER
+        self._falls_due(work.due_in)
         for campaign_id in work.finishable:
             await self._finish(campaign_id)
         if self._at_rest(work):
@@ -97,8 +107,19 @@ class Dispatcher:
         else:
             self.rest.clear()
 
+    def _falls_due(self, due_in: timedelta | None) -> None:
+        if due_in is not None:
+            self._due_at = min(self._due_at, monotonic() + due_in.total_seconds())
+
     def _at_rest(self, work: Work) -> bool:
-        return not work.campaigns and work.due_in is None and not self.permits.holds
+        """Who works for every campaign has a duty to the claims of others too, until they are settled or given back."""
+        return (
+            not work.campaigns
+            and not work.cancelled
+            and work.due_in is None
+            and not self.permits.holds
+            and (self.only is not None or not work.watch)
+        )
 
     async def _finish(self, campaign_id: int) -> None:
         async with self.link.use() as conn:
@@ -108,17 +129,30 @@ class Dispatcher:
 
     async def _serve(self) -> float:
         """One round over the plan; returns the seconds after which another one makes sense."""
-        again_in = min(self.session.sweep_in, max(self._due_at - monotonic(), 0.0))
+        again_in = self.session.sweep_in
+        for campaign_id in list(self._cancelled):
+            again_in = min(again_in, await self._sweep_one(campaign_id))
         for campaign_id in list(self._plan):
+            if self.stopping.is_set():
+                break
             again_in = min(again_in, await self._serve_one(campaign_id))
-        return again_in
+        return min(again_in, max(self._due_at - monotonic(), 0.0))
+
+    async def _sweep_one(self, campaign_id: int) -> float:
+        """The rows of a cancelled campaign need no sender."""
+        claim = await self._claim(campaign_id, uuid4(), SWEEP, content=False)
+        if claim.busy:
+            return BUSY_AGAIN * random.uniform(0.5, 1.5)
+        if claim.cancelled < SWEEP:
+            self._cancelled.remove(campaign_id)
+            self._plan = []  # perhaps its end: the next plan will say
+        return 0.0
 
     async def _serve_one(self, campaign_id: int) -> float:
         try:
             lane = await self.lane_of(campaign_id)
         except PostledgerError as error:
-            log.error("campaign_cannot_be_served", campaign=campaign_id, reason=str(error))
-            self._plan.remove(campaign_id)
+            self._cannot_serve(campaign_id, str(error))
             return NEVER
         limit = lane.claimable()
         if limit == 0:
@@ -133,9 +167,17 @@ class Dispatcher:
         if claim.busy:
             return BUSY_AGAIN * random.uniform(0.5, 1.5)
         self._plan.remove(campaign_id)
+        self._falls_due(claim.due_in)
         if not claim.rows and not self.permits.holds:
             return 0.0  # perhaps its end: the next plan will say
-        return NEVER if claim.due_in is None else max(claim.due_in.total_seconds(), 0.0)
+        return NEVER
+
+    def _cannot_serve(self, campaign_id: int, reason: str) -> None:
+        """Says so once; other workers, with another environment, may be able to."""
+        if self._unserved.get(campaign_id) != reason:
+            log.error("campaign_cannot_be_served", campaign=campaign_id, reason=reason)
+        self._unserved[campaign_id] = reason
+        self._plan.remove(campaign_id)
 
     async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
         """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""
@@ -152,6 +194,9 @@ class Dispatcher:
                     if self.stopping.is_set():
                         raise
                     await backoff.wait()
+        except asyncpg.UniqueViolationError as error:
+            # The lost call went on and has rows, or had them in our former life: the permit or the others free them.
+            raise LinkLost(str(error)) from error
         except asyncpg.PostgresError as error:
             told = translate(error, self.link.database.dsn)
             if not isinstance(told, ConflictError):
