@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
+import structlog
 from attrs import define
 
 from ..database import Connection
+from ..errors import ConfigurationError, UnavailableError
 from ..ledger import campaigns, senders
 from ..ledger.campaigns import Campaign
 from ..messages.addresses import parse_mailbox
 from .decide import Policy
 from .lanes import Lane
-from .link import Link
+from .link import Link, LinkLost
 from .providers import registry
 from .writer import Writer
+
+log = structlog.get_logger(__name__)
+
+MOST_JOBS = 100
+"""Campaigns that are remembered: a worker lives longer than they do."""
 
 REFUSED_IN_A_ROW = 3
 """Messages refused for what they are, one after the other, before the campaign pauses."""
@@ -40,45 +48,100 @@ class Job:
 
 
 class Jobs:
-    """Campaigns and lanes by id, loaded when first asked for."""
+    """Campaigns and lanes by id, loaded when first asked for.
 
-    def __init__(self, link: Link, *, concurrency: int, base_url: str | None, room: asyncio.Event) -> None:
+    A lane is open when its provider is: that may take long, so it happens beside the loop that claims.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        concurrency: int,
+        base_url: str | None,
+        room: asyncio.Event,
+        pause: Callable[[int, str], Awaitable[None]],
+    ) -> None:
         self.link = link
         self.concurrency = concurrency
         self.base_url = base_url
         self.room = room
+        self.pause = pause
         self._jobs: dict[int, Job] = {}
         self._lanes: dict[int, Lane] = {}
+        self._waiting: dict[int, set[int]] = {}
+        """The campaigns that a closed lane keeps waiting, by sender."""
+        self._trials: set[asyncio.Task[None]] = set()
 
     def known(self, campaign_id: int) -> Job:
         """A job that was loaded before."""
         return self._jobs[campaign_id]
 
     async def lane_of(self, campaign_id: int) -> Lane:
-        """The lane that serves this campaign."""
-        return (await self.job(campaign_id)).lane
+        """The lane that serves this campaign. Raises PostledgerError when sender or letter cannot be used here."""
+        job = await self._job(campaign_id)
+        sender_id = job.campaign.settings.sender_id
+        if not job.lane.is_open:
+            self._waiting.setdefault(sender_id, set()).add(campaign_id)
+        if job.lane.wants_trial:
+            job.lane.on_trial()
+            trial = asyncio.create_task(self._try(job.lane, sender_id), name=f"trial of sender {sender_id}")
+            self._trials.add(trial)
+            trial.add_done_callback(self._trials.discard)
+        return job.lane
 
-    async def job(self, campaign_id: int) -> Job:
-        """The campaign, loaded once. Raises PostledgerError when its sender or letter cannot be used here."""
+    async def close(self) -> None:
+        """Closes every provider."""
+        for trial in self._trials:
+            trial.cancel()
+        await asyncio.gather(*self._trials, return_exceptions=True)
+        await asyncio.gather(*(lane.provider.close() for lane in self._lanes.values()))
+
+    async def _job(self, campaign_id: int) -> Job:
         job = self._jobs.get(campaign_id)
         if job is None:
             async with self.link.use() as conn:
                 job = await self._load(conn, campaign_id)
+            while len(self._jobs) >= MOST_JOBS:
+                del self._jobs[next(iter(self._jobs))]
             self._jobs[campaign_id] = job
         return job
-
-    async def close(self) -> None:
-        """Closes every provider."""
-        for lane in self._lanes.values():
-            await lane.provider.close()
 
     async def _load(self, conn: Connection, campaign_id: int) -> Job:
         campaign = await campaigns.read(conn, campaign_id)
         settings = campaign.settings
         lane = self._lanes.get(settings.sender_id)
         if lane is None:
-            provider = registry.make(await senders.read_url(conn, settings.sender_id), concurrency=self.concurrency)
-            lane = self._lanes[settings.sender_id] = Lane(provider, self.concurrency, self.room)
+            url = await senders.read_url(conn, settings.sender_id)
+            provider = registry.make(url, concurrency=self.concurrency)
+            lane = self._lanes[settings.sender_id] = Lane(provider, url, self.concurrency, self.room)
         writer = await Writer.load(conn, campaign, self.base_url) if lane.provider.renders else None
         policy = Policy(settings.attempts, settings.max_deferred, settings.give_up)
         return Job(campaign, policy, lane, parse_mailbox(settings.mail_from).address, writer)
+
+    async def _try(self, lane: Lane, sender_id: int) -> None:
+        """Does the relay let us in? One that refuses us pauses the campaigns that waited: a person must look."""
+        try:
+            await self._renew(lane, sender_id)
+            await lane.provider.open()
+        except (LinkLost, UnavailableError) as error:
+            lane.broke(str(error))
+        except ConfigurationError as error:
+            lane.broke(str(error))
+            for campaign_id in self._waiting.pop(sender_id, set()):
+                await self.pause(campaign_id, "provider_auth")
+        except Exception as error:  # a fault of ours or of a provider from elsewhere
+            log.exception("trial_failed", provider=lane.provider.name)
+            lane.broke(str(error))
+        else:
+            self._waiting.pop(sender_id, None)
+            lane.opened()
+
+    async def _renew(self, lane: Lane, sender_id: int) -> None:
+        """The password may have been corrected since it was refused."""
+        async with self.link.use() as conn:
+            url = await senders.read_url(conn, sender_id)
+        if url != lane.url:
+            former, lane.provider = lane.provider, registry.make(url, concurrency=self.concurrency)
+            lane.url = url
+            await former.close()

@@ -21,24 +21,35 @@ CLAIM_EVERY = 0.1
 BATCHES = 2
 """Provider calls under way at once where one call carries a whole batch: one is settled while the next is sent."""
 
+NEVER = float("inf")
+
 
 class Lane:
-    """Slots of one sender. A slot is taken by a claim and free again when the outcome is committed."""
+    """Slots of one sender. A slot is taken by a claim and free again when the outcome is committed.
+
+    The breaker: a lane is claimed for when its relay has answered a trial (`opened`). When sends cannot even begin
+    (`broke`) nobody tries the relay for a while; then comes another trial, and after it one mail, before the rest.
+    """
 
     def __init__(
         self,
         provider: Provider,
+        url: str,
         concurrency: int,
         room: asyncio.Event,
         *,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
+        self.url = url
+        """With its password: never for a log."""
         self.capacity = concurrency if provider.batch == 1 else provider.batch * BATCHES
         self.room = room
         """Set when a claim may be worth while again; shared by all lanes of a worker."""
         self.taken = 0
         self.clock = clock
+        self.is_open = False
+        self._on_trial = False
         self._failures = 0
         self._opens_at = 0.0
         self._claimed_at = 0.0
@@ -47,10 +58,15 @@ class Lane:
     def free(self) -> int:
         return self.capacity - self.taken
 
+    @property
+    def wants_trial(self) -> bool:
+        """Whether somebody has to find out if the relay lets us in."""
+        return not self.is_open and not self._on_trial and self.clock() >= self._opens_at
+
     def claimable(self) -> int:
         """How many rows may be claimed now: half the lane at least, one while the breaker tries the relay again."""
         now = self.clock()
-        if now < self._opens_at:
+        if not self.is_open or now < self._opens_at:
             return 0
         if self._failures:
             return 1 if self.taken == 0 else 0
@@ -60,11 +76,15 @@ class Lane:
         return self.free if enough else 0
 
     def retry_in(self) -> float:
-        """Seconds until a lane that is not claimable may be, by the clock alone."""
+        """Seconds until a lane that is not claimable may be, by the clock alone; for the rest there is `room`."""
         now = self.clock()
+        if self._on_trial:
+            return NEVER
         if now < self._opens_at:
             return self._opens_at - now
-        return CLAIM_EVERY if self.free else float("inf")
+        if self._failures or self.provider.batch > 1 or not self.free:
+            return NEVER
+        return max(self._claimed_at + CLAIM_EVERY - now, 0.0)
 
     def take(self, count: int) -> None:
         """Rows were claimed for this lane."""
@@ -78,19 +98,33 @@ class Lane:
         if was_full or self.taken == 0 or self.free * 2 >= self.capacity:
             self.room.set()
 
+    def on_trial(self) -> None:
+        """Somebody finds out now; `opened` or `broke` follows."""
+        self._on_trial = True
+
+    def opened(self) -> None:
+        """The trial went well."""
+        self.is_open = True
+        self._on_trial = False
+        self.room.set()
+
     def worked(self) -> None:
-        """The relay took a session: the breaker closes."""
+        """The relay answered a mail: the breaker closes."""
         self._failures = 0
 
     def broke(self, why: str) -> timedelta:
-        """The relay refused or is down: nobody tries it for a while; returns how long."""
+        """The relay refused us or is down: nobody tries it for a while; returns how long."""
         now = self.clock()
         if now >= self._opens_at:  # the sends that fail together count once
             self._failures += 1
             wait = min(OPEN_FIRST * 2 ** (self._failures - 1), OPEN_LONGEST)
             self._opens_at = now + wait
             log.warning("relay_down", provider=self.provider.name, reason=why[:200], retry_in=wait)
-        return timedelta(seconds=max(self._opens_at - now, 0))
+        self.is_open = False
+        if self._on_trial:
+            self._on_trial = False
+            self.room.set()
+        return timedelta(seconds=self._opens_at - now)
 
     def wait(self, how_long: timedelta) -> None:
         """The relay asked the whole sender to slow down."""
