@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import structlog
 
+from ..events.text import scrub
 from ..ledger.queue import Delivery, Outcome
 from ..messages.mime import Composed, RenderError
 from .decide import Decision, Try, decide
@@ -24,11 +26,15 @@ log = structlog.get_logger(__name__)
 
 NOTHING = timedelta()
 
+REPLY_LIMIT = 4096
+"""Bytes that the table `replies` takes."""
+
 
 class Deliverer:
     """Sends what was claimed. `pause(campaign, reason)` pauses a campaign that cannot go on.
 
-    Nothing here is recorded twice or left out: whatever happens to a send, `_outcome` says what became of it.
+    Nothing here is recorded twice or left out: whatever happens to a send, there is an outcome that says what became of
+    it. From the provider's answer to the settler's hands nothing is awaited, so no cancellation comes between them.
     """
 
     def __init__(
@@ -39,154 +45,180 @@ class Deliverer:
         self.settler = settler
         self.pause = pause
         self.tasks: set[asyncio.Task[None]] = set()
+        self._pausing: set[int] = set()
 
     def hand_over(self, rows: Sequence[Delivery], lane: Lane) -> None:
         """Starts the sends of one claim: a task each, or one for all where a call carries a batch."""
         job = self.jobs.known(rows[0].campaign_id)
         if isinstance(lane.provider, BatchProvider) and lane.provider.batch > 1:
-            self._start(self._deliver_batch(job, lane.provider, rows), f"batch {rows[0].claim_id}")
+            send = partial(self._send_batch, job, lane.provider, rows)
+            self._start(self._finish(job, rows, send), f"batch {rows[0].claim_id}")
         else:
             for row in rows:
-                self._start(self._deliver(job, row), f"delivery {row.delivery_id}")
+                self._start(self._finish(job, [row], partial(self._send, job, row)), f"delivery {row.delivery_id}")
 
-    def _start(self, work: Awaitable[None], name: str) -> None:
-        task = asyncio.ensure_future(work)
-        if isinstance(task, asyncio.Task):
-            task.set_name(name)
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._ended)
 
-    async def _deliver(self, job: Job, delivery: Delivery) -> None:
-        outcome: Outcome | None = None
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task_failed", task=task.get_name(), exc_info=error)
+
+    async def _finish(self, job: Job, rows: Sequence[Delivery], send: Callable[[], Awaitable[list[Outcome]]]) -> None:
+        """The slots are free when the outcomes are committed, not before."""
         try:
-            outcome = await self._outcome(job, delivery)
+            outcomes = await send()
+            if outcomes:
+                await self.settler.record(outcomes)
         finally:
-            if outcome is not None:
-                await self._record(job, [outcome])
-            else:
-                self._let_go(job, delivery, 1)
+            job.lane.give_back(len(rows))
 
-    async def _record(self, job: Job, outcomes: Sequence[Outcome]) -> None:
-        """The slot is free when the outcome is committed, not before."""
-        try:
-            await self.settler.record(outcomes)
-        finally:
-            self._let_go(job, outcomes[0].delivery, len(outcomes))
-
-    def _let_go(self, job: Job, delivery: Delivery, count: int) -> None:
-        self.permits.drop(delivery.claim_id, count)
-        job.lane.give_back(count)
-
-    async def _outcome(self, job: Job, delivery: Delivery) -> Outcome | None:
-        """What became of it; None when the row is not ours any more and nothing was sent."""
+    async def _send(self, job: Job, delivery: Delivery) -> list[Outcome]:
         composed: Composed | None = None
         try:
             if job.writer is not None:
                 composed = job.writer.compose(delivery)
-            envelope = self._envelope(job, delivery, composed)
-            reply = await job.lane.provider.send(envelope, partial(self.permits.begin, delivery))
         except RenderError as error:
-            body = {"attempt": delivery.attempt, "class": "render", "code": error.field}
-            return Outcome(delivery, "Failed", body, reply=str(error))
+            return [_unrendered(delivery, error.field, str(error))]
+        except Exception as error:  # the letter's fault or ours; whichever, nothing has left
+            log.exception("compose_failed", campaign=delivery.campaign_id, delivery=delivery.delivery_id)
+            return [_unrendered(delivery, "letter", type(error).__name__)]
+        provider, envelope = job.lane.provider, _envelope(job, delivery, composed)
+
+        async def send() -> Sequence[Reply]:
+            return [await provider.send(envelope, partial(self.permits.begin, delivery))]
+
+        return await self._outcomes(job, [delivery], send, composed)
+
+    async def _send_batch(self, job: Job, provider: BatchProvider, rows: Sequence[Delivery]) -> list[Outcome]:
+        """One provider call for all that the permit allows."""
+        try:
+            reasons = await self.permits.begin_batch(rows)
         except Withheld as no:
-            return self._withheld(delivery, no.reason)
+            reasons = [no.reason] * len(rows)
+        except asyncio.CancelledError:
+            reasons = ["shutdown"] * len(rows)
+        allowed = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
+        withheld = [
+            outcome
+            for row, reason in zip(rows, reasons, strict=True)
+            if reason is not None and (outcome := _withheld(row, reason)) is not None
+        ]
+        if not allowed:
+            return withheld
+        envelopes = [_envelope(job, row, None) for row in allowed]
+        return withheld + await self._outcomes(job, allowed, partial(provider.send_batch, envelopes), None)
+
+    async def _outcomes(
+        self,
+        job: Job,
+        rows: Sequence[Delivery],
+        send: Callable[[], Awaitable[Sequence[Reply]]],
+        composed: Composed | None,
+    ) -> list[Outcome]:
+        """What became of each row; no outcome for one that is not ours any more, and then nothing of it was sent."""
+        try:
+            replies = await send()
+            verdicts = [classify(reply) for _, reply in zip(rows, replies, strict=True)]
+        except Withheld as no:
+            return [outcome for row in rows if (outcome := _withheld(row, no.reason)) is not None]
         except NotBegun as error:
-            return await self._not_begun(job, delivery, error.reply)
+            return self._not_begun(job, rows, error.reply)
         except asyncio.CancelledError:
             # A provider lets a cancellation through only while the mail was certainly not taken.
-            return Outcome(delivery, "Released", {"reason": "shutdown"})
+            return [Outcome(row, "Released", {"reason": "shutdown"}) for row in rows]
         except Exception:
-            log.exception("provider_failed", provider=job.lane.provider.name, delivery=delivery.delivery_id)
-            return Outcome(delivery, "OutcomeUnknown", {"attempt": delivery.attempt, "reason": "provider_error"})
-        return await self._answered(job, delivery, reply, composed)
+            log.exception("provider_failed", provider=job.lane.provider.name, campaign=rows[0].campaign_id)
+            return [
+                Outcome(row, "OutcomeUnknown", {"attempt": row.attempt, "reason": "provider_error"}) for row in rows
+            ]
+        return [self._answered(job, *answer, composed) for answer in zip(rows, replies, verdicts, strict=True)]
 
-    def _envelope(self, job: Job, delivery: Delivery, composed: Composed | None) -> Envelope:
-        return Envelope(
-            sender=job.sender,
-            recipient=delivery.email or "",
-            content=b"" if composed is None else composed.content,
-            delivery=f"{delivery.campaign_id}.{delivery.delivery_id}",
-        )
-
-    def _withheld(self, delivery: Delivery, reason: str) -> Outcome | None:
-        match reason:
-            case "lost":
-                return None
-            case "suppressed":
-                return Outcome(delivery, "Skipped", {"reason": "suppressed"})
-            case "campaign":
-                return Outcome(delivery, "Released", {"reason": "paused"})
-            case _:
-                return Outcome(delivery, "Released", {"reason": reason})
-
-    async def _not_begun(self, job: Job, delivery: Delivery, reply: Reply) -> Outcome:
-        """The relay is down or refuses us: not this recipient's affair; the whole lane waits, or the campaign pauses."""
-        verdict = classify(reply)
+    def _not_begun(self, job: Job, rows: Sequence[Delivery], reply: Reply) -> list[Outcome]:
+        """The relay is down or refuses us: no recipient's affair; the whole lane waits, or the campaign pauses."""
         wait = job.lane.broke(reply.text)
-        if verdict.kind == "permanent_batch" and reply.code is not None:
-            await self.pause(delivery.campaign_id, "provider_auth")
-            return Outcome(delivery, "Released", {"reason": "provider_refused"}, due_in=wait, reply=reply.text)
-        return Outcome(delivery, "Released", {"reason": "relay_down"}, due_in=wait)
+        reason = "relay_down"
+        if reply.code is not None and classify(reply).kind == "permanent_batch":
+            reason = "provider_refused"
+            self._pause(rows[0].campaign_id, "provider_auth")
+        return [Outcome(row, "Released", {"reason": reason}, due_in=wait, reply=_words(reply.text)) for row in rows]
 
-    async def _answered(self, job: Job, delivery: Delivery, reply: Reply, composed: Composed | None) -> Outcome:
-        verdict = classify(reply)
-        if verdict.accepted:
+    def _answered(
+        self, job: Job, delivery: Delivery, reply: Reply, verdict: Verdict, composed: Composed | None
+    ) -> Outcome:
+        if reply.code is not None:
             job.lane.worked()
+        if verdict.accepted:
             job.refused = 0
-            return Outcome(delivery, "Sent", self._sent(job, delivery, composed), reply=_words(reply, verdict))
+            return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=_words(reply.text))
         tried = Try(delivery.attempt, delivery.age or NOTHING)
         decision = decide(verdict, tried, job.policy, random=random.random())
-        await self._consequences(job, delivery, decision)
-        return Outcome(
-            delivery, decision.type, decision.body, decision.due_in, decision.suppress, _words(reply, verdict)
-        )
+        self._consequences(job, delivery, decision)
+        return Outcome(delivery, decision.type, decision.body, decision.due_in, decision.suppress, _words(reply.text))
 
-    async def _consequences(self, job: Job, delivery: Delivery, decision: Decision) -> None:
+    def _consequences(self, job: Job, delivery: Delivery, decision: Decision) -> None:
         if decision.wait is not None:
             job.lane.wait(decision.wait)
         if decision.pause is not None:
-            await self.pause(delivery.campaign_id, decision.pause)
+            self._pause(delivery.campaign_id, decision.pause)
         if not decision.refused:
             job.refused = 0
         elif job.refusal():
-            await self.pause(delivery.campaign_id, "provider_refused")
+            self._pause(delivery.campaign_id, "provider_refused")
 
-    def _sent(self, job: Job, delivery: Delivery, composed: Composed | None) -> dict[str, object]:
-        body: dict[str, object] = {
-            "attempt": delivery.attempt,
-            "provider": job.lane.provider.name,
-            "template": job.campaign.template,
-        }
-        if composed is not None:
-            body |= {"message_id": composed.message_id, "content_sha256": composed.sha256}
-        return body
+    def _pause(self, campaign_id: int, reason: str) -> None:
+        """Once, however many sends ask for it together."""
+        if campaign_id not in self._pausing:
+            self._pausing.add(campaign_id)
+            self._start(self._pause_once(campaign_id, reason), f"pause {campaign_id}")
 
-    async def _deliver_batch(self, job: Job, provider: BatchProvider, rows: Sequence[Delivery]) -> None:
-        """One provider call for all that the permit allows; each row gets its own outcome."""
-        outcomes: list[Outcome] = []
-        left = {row.delivery_id: row for row in rows}
+    async def _pause_once(self, campaign_id: int, reason: str) -> None:
         try:
-            for row in rows:
-                try:
-                    await self.permits.begin(row)
-                except Withheld as no:
-                    del left[row.delivery_id]
-                    outcome = self._withheld(row, no.reason)
-                    if outcome is None:
-                        self._let_go(job, row, 1)
-                    else:
-                        outcomes.append(outcome)
-            replies = await provider.send_batch([self._envelope(job, row, None) for row in left.values()])
-            outcomes += [
-                await self._answered(job, row, reply, None) for row, reply in zip(left.values(), replies, strict=True)
-            ]
-        except asyncio.CancelledError:
-            outcomes += [Outcome(row, "Released", {"reason": "shutdown"}) for row in left.values()]
-        if outcomes:
-            await self._record(job, outcomes)
+            await self.pause(campaign_id, reason)
+        finally:
+            self._pausing.discard(campaign_id)
 
 
-def _words(reply: Reply, verdict: Verdict) -> str | None:
-    """The provider's words as `replies` keeps them: what refuses, and the queue id of what was accepted."""
-    text = reply.text.strip()
-    return text.encode()[:4096].decode(errors="ignore") if text else None
+def _envelope(job: Job, delivery: Delivery, composed: Composed | None) -> Envelope:
+    return Envelope(
+        sender=job.sender,
+        recipient=delivery.email or "",
+        content=b"" if composed is None else composed.content,
+        delivery=f"{delivery.campaign_id}.{delivery.delivery_id}",
+    )
+
+
+def _withheld(delivery: Delivery, reason: str) -> Outcome | None:
+    match reason:
+        case "lost":
+            return None
+        case "suppressed":
+            return Outcome(delivery, "Skipped", {"reason": "suppressed"})
+        case "campaign":
+            return Outcome(delivery, "Released", {"reason": "paused"})
+        case _:
+            return Outcome(delivery, "Released", {"reason": reason})
+
+
+def _unrendered(delivery: Delivery, field: str, why: str) -> Outcome:
+    body = {"attempt": delivery.attempt, "class": "render", "code": field}
+    return Outcome(delivery, "Failed", body, reply=_words(why))
+
+
+def _sent(job: Job, delivery: Delivery, composed: Composed | None) -> dict[str, object]:
+    body: dict[str, object] = {
+        "attempt": delivery.attempt,
+        "provider": job.lane.provider.name,
+        "template": job.campaign.source.hash,
+    }
+    if composed is not None:
+        body |= {"message_id": composed.message_id, "content_sha256": composed.sha256}
+    return body
+
+
+def _words(text: str) -> str | None:
+    """A provider's words as `replies` keeps them: at most 4 KB."""
+    return scrub(text).strip().encode()[:REPLY_LIMIT].decode(errors="ignore") or None

@@ -58,3 +58,4 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         except asyncio.CancelledError:
             if task.cancelled():
                 raise
+    task.result()

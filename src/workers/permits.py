@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
@@ -24,8 +25,8 @@ FRESH = 0.8
 EVERY = 0.5
 """Seconds between permits while anything is held."""
 
-BEAT = 15.0
-"""Seconds between renewals of the lease, which a permit carries."""
+BEATS_PER_LEASE = 4
+"""The permit renews the lease, which is 60 s, every 15 s."""
 
 ANSWER_WITHIN = 2.0
 
@@ -42,8 +43,11 @@ class Hold:
 class Permits:
     """Asks while anything is held, at once when a send waits for an answer; one question under way at a time."""
 
-    def __init__(self, session: Session, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, session: Session, *, lease_in: timedelta = queue.LEASE_IN, clock: Callable[[], float] = monotonic
+    ) -> None:
         self.session = session
+        self.beat_every = lease_in.total_seconds() / BEATS_PER_LEASE
         self.clock = clock
         self.holds: dict[UUID, Hold] = {}
         self.asking: set[UUID] = set()
@@ -55,7 +59,7 @@ class Permits:
         self.last: Permit | None = None
         self._wanted = asyncio.Event()
         self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._beat_at = 0.0
+        self._beat_at = float("-inf")
 
     def hold(self, rows: Sequence[Delivery]) -> None:
         """Rows of one claim have arrived."""
@@ -63,11 +67,14 @@ class Permits:
         self.holds[first.claim_id] = Hold(first.campaign_id, self.clock(), len(rows))
         self._wanted.set()
 
-    def drop(self, claim_id: UUID, count: int = 1) -> None:
-        """So many rows of a claim are settled, or no longer ours."""
+    def drop(self, claim_id: UUID) -> None:
+        """One more row of a claim is settled.
+
+        What cannot be recorded stays held: a claim that we do not name is released, as if nothing of it had left.
+        """
         hold = self.holds.get(claim_id)
         if hold is not None:
-            hold.unsettled -= count
+            hold.unsettled -= 1
             if hold.unsettled <= 0:
                 del self.holds[claim_id]
 
@@ -82,6 +89,12 @@ class Permits:
         self.closed = reason
         self.tell()
 
+    def block(self, blocked: bool) -> None:
+        """Whether outcomes cannot be recorded just now."""
+        if self.blocked != blocked:
+            self.blocked = blocked
+            self.tell()
+
     def tell(self) -> None:
         """Lets everybody who waits look again."""
         answered, self._answered = self._answered, asyncio.get_running_loop().create_future()
@@ -90,12 +103,14 @@ class Permits:
 
     async def begin(self, delivery: Delivery) -> None:
         """Returns when this delivery may be sent right now; raises Withheld(reason) when it may not."""
-        while (permit := self._fresh(delivery)) is None:
-            self._wanted.set()
-            await asyncio.shield(self._answered)
-        reason = self.refusal(permit, delivery)
+        (reason,) = await self.begin_batch([delivery])
         if reason is not None:
             raise Withheld(reason)
+
+    async def begin_batch(self, rows: Sequence[Delivery]) -> list[str | None]:
+        """Why each of these rows of one claim may not be sent right now, None where it may: all on one permit."""
+        permit = await self._fresh(rows[0].claim_id)
+        return [self.refusal(permit, row) for row in rows]
 
     def refusal(self, permit: Permit, delivery: Delivery) -> str | None:
         """Why the permit forbids this delivery, or None."""
@@ -107,16 +122,24 @@ class Permits:
             return "suppressed"
         return None
 
-    def _fresh(self, delivery: Delivery) -> Permit | None:
-        if self.closed is not None:
-            raise Withheld(self.closed)
-        hold = self.holds.get(delivery.claim_id)
-        if hold is None:
-            raise Withheld("lost")
-        permit = self.last
-        if self.blocked or permit is None or permit.asked_at <= hold.answered_at:
-            return None
-        return permit if self.clock() - permit.asked_at < FRESH else None
+    async def _fresh(self, claim_id: UUID) -> Permit:
+        """A permit for this claim, waited for; raises Withheld where none can come any more."""
+        while True:
+            if self.closed is not None:
+                raise Withheld(self.closed)
+            hold = self.holds.get(claim_id)
+            if hold is None:
+                raise Withheld("lost")
+            permit = self.last
+            if not self.blocked:  # else asking would bring nothing, as fast as the server can answer
+                if permit is not None and self._covers(permit, hold):
+                    return permit
+                self._wanted.set()
+            await asyncio.shield(self._answered)
+
+    def _covers(self, permit: Permit, hold: Hold) -> bool:
+        """Asked for when the claim's answer was here already, and not long ago."""
+        return permit.asked_at > hold.answered_at and self.clock() - permit.asked_at < FRESH
 
     async def step(self) -> None:
         """One question, at once when a send waits for it, every half second while anything is held."""
@@ -133,7 +156,7 @@ class Permits:
         try:
             async with self.session.use() as conn:
                 now = self.clock()
-                beat = now - self._beat_at >= BEAT
+                beat = now - self._beat_at >= self.beat_every
                 permit = await queue.ask_permit(
                     conn,
                     self.session.worker,
@@ -153,6 +176,7 @@ class Permits:
                         log.warning("stray_claim_released", claim=str(claim_id), rows=released)
         except LinkLost as error:
             log.info("permit_failed", reason=str(error)[:200])
+            self._wanted.set()
             return
         if not permit.alive:
             log.warning("not_alive", worker=self.session.worker)

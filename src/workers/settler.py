@@ -12,7 +12,7 @@ import structlog
 from attrs import define, field
 
 from ..ledger import queue
-from ..ledger.queue import Outcome
+from ..ledger.queue import Outcome, Settled
 from .link import Backoff, Link, LinkLost
 
 log = structlog.get_logger(__name__)
@@ -22,13 +22,19 @@ MOST = 1000
 
 WITHIN = 30.0
 
+SLOW = 2.0
+"""Seconds after which a call that has not answered counts as trouble."""
+
+_ABOUT_DATA = ("22", "23", "PL")
+"""SQLSTATEs that begin like this blame what was handed over: bad values, broken constraints, transitions refused."""
+
 
 @define
 class _Waiting:
-    """Outcomes of one sender, and its ticket: done when they are committed."""
+    """Outcomes of one sender, and its ticket: done when there is nothing left to do about them."""
 
     outcomes: Sequence[Outcome]
-    committed: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future())
+    settled: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Settler:
@@ -38,33 +44,36 @@ class Settler:
     """
 
     def __init__(
-        self, link: Link, *, on_settled: Callable[[Sequence[Outcome]], None], on_trouble: Callable[[bool], None]
+        self,
+        link: Link,
+        *,
+        on_settled: Callable[[Sequence[Outcome]], None],
+        on_trouble: Callable[[bool], None],
+        slow: float = SLOW,
     ) -> None:
         self.link = link
         self.on_settled = on_settled
         self.on_trouble = on_trouble
+        self.slow = slow
         self._queue: list[_Waiting] = []
-        self._flushing = False
         self._arrived = asyncio.Event()
 
     @property
-    def pending(self) -> bool:
-        """Whether anything waits to be committed."""
-        return bool(self._queue) or self._flushing
+    def pending(self) -> int:
+        """How many outcomes wait to be committed."""
+        return sum(len(waiting.outcomes) for waiting in self._queue)
 
     async def record(self, outcomes: Sequence[Outcome]) -> None:
         """Returns when the outcomes are committed. They are recorded even if the caller is cancelled meanwhile."""
         waiting = _Waiting(outcomes)
         self._queue.append(waiting)
         self._arrived.set()
-        await asyncio.shield(waiting.committed)
+        await asyncio.shield(waiting.settled)
 
     async def step(self) -> None:
         """One flush: all that waits now, campaign by campaign."""
         await self._arrived.wait()
-        self._arrived.clear()
-        batch, self._queue = self._queue, []
-        self._flushing = True
+        batch = list(self._queue)
         outcomes = sorted(
             (o for waiting in batch for o in waiting.outcomes),
             key=lambda o: (o.delivery.campaign_id, o.delivery.delivery_id),
@@ -73,39 +82,63 @@ class Settler:
             members = list(group)
             for start in range(0, len(members), MOST):
                 await self._settle(campaign_id, members[start : start + MOST])
+        self.on_trouble(False)
+        del self._queue[: len(batch)]  # not before: a flush that is broken off has lost nothing
+        if not self._queue:
+            self._arrived.clear()
         for waiting in batch:
-            if not waiting.committed.done():
-                waiting.committed.set_result(None)
-        self._flushing = False
+            if not waiting.settled.done():
+                waiting.settled.set_result(None)
 
     async def _settle(self, campaign_id: int, outcomes: Sequence[Outcome]) -> None:
         """One call, repeated until it is known to be committed; a repeat is harmless, the fence sees to that."""
         backoff = Backoff()
         while True:
             try:
-                async with self.link.use() as conn:
-                    settled = await queue.settle(conn, campaign_id, outcomes, timeout=WITHIN)
+                settled = await self._call(campaign_id, outcomes)
                 break
             except LinkLost as error:
-                self.on_trouble(True)
-                log.warning("settle_failed", campaign=campaign_id, outcomes=len(outcomes), reason=str(error)[:200])
-                await backoff.wait()
+                reason = str(error)
             except asyncpg.PostgresError as error:
-                if len(outcomes) == 1:
-                    # Its row stays under our claim, and becomes an unknown outcome when this worker ends.
-                    log.error(
-                        "outcome_refused",
-                        campaign=campaign_id,
-                        delivery=outcomes[0].delivery.delivery_id,
-                        type=outcomes[0].type,
-                        reason=str(error)[:500],
-                    )
+                reason = str(error)
+                if (error.sqlstate or "").startswith(_ABOUT_DATA):
+                    await self._settle_apart(campaign_id, outcomes, reason)
                     return
-                half = len(outcomes) // 2  # one bad outcome must not hold up its neighbours
-                await self._settle(campaign_id, outcomes[:half])
-                await self._settle(campaign_id, outcomes[half:])
-                return
+            self.on_trouble(True)
+            log.warning("settle_failed", campaign=campaign_id, outcomes=len(outcomes), reason=reason[:200])
+            await backoff.wait()
         self.on_trouble(False)
         if settled.evidence:
             log.warning("late_outcomes", campaign=campaign_id, evidence=settled.evidence)
         self.on_settled(outcomes)
+
+    async def _call(self, campaign_id: int, outcomes: Sequence[Outcome]) -> Settled:
+        overdue = asyncio.get_running_loop().call_later(self.slow, self.on_trouble, True)
+        try:
+            async with self.link.use() as conn:
+                return await queue.settle(conn, campaign_id, outcomes, timeout=WITHIN)
+        finally:
+            overdue.cancel()
+
+    async def _settle_apart(self, campaign_id: int, outcomes: Sequence[Outcome], reason: str) -> None:
+        """One bad outcome must not hold up its neighbours; what cannot be recorded as it is has an unknown outcome."""
+        if len(outcomes) > 1:
+            half = len(outcomes) // 2
+            await self._settle(campaign_id, outcomes[:half])
+            await self._settle(campaign_id, outcomes[half:])
+            return
+        (outcome,) = outcomes
+        told = {"campaign": campaign_id, "delivery": outcome.delivery.delivery_id, "type": outcome.type}
+        instead = _unrecorded(outcome)
+        if outcome == instead:
+            # Its row stays under our claim, and has an unknown outcome when this worker ends.
+            log.error("outcome_given_up", **told, reason=reason[:500])
+            return
+        log.error("outcome_refused", **told, reason=reason[:500])
+        await self._settle(campaign_id, [instead])
+
+
+def _unrecorded(outcome: Outcome) -> Outcome:
+    """The provider may have it, and what it said cannot be written down."""
+    delivery = outcome.delivery
+    return Outcome(delivery, "OutcomeUnknown", {"attempt": delivery.attempt, "reason": "not_recorded"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import asyncpg
 import structlog
@@ -12,8 +13,8 @@ from attrs import frozen
 
 from ..database import Database, translate
 from ..errors import ConflictError, PostledgerError
-from ..ledger import campaigns
-from ..ledger.queue import Outcome
+from ..ledger import campaigns, queue
+from ..ledger.queue import LEASE_IN, Outcome
 from .deliver import Deliverer
 from .dispatcher import Dispatcher
 from .jobs import Jobs
@@ -27,17 +28,21 @@ from .settler import Settler
 log = structlog.get_logger(__name__)
 
 LAST_WORDS = 5.0
-"""Seconds after the grace in which what was broken off is recorded."""
+"""Seconds at the end of the grace, but no more than half of it, in which sends are broken off and recorded."""
 
 
 @frozen
 class WorkerOptions:
-    """`grace`: seconds that sends under way get to finish when the worker stops. `only`: serve one campaign."""
+    """`grace`: seconds within which the worker ends when it is stopped. `only`: serve one campaign.
+
+    `lease_in`: how long a worker that gives no sign is believed to be alive; the same for all workers of a database.
+    """
 
     concurrency: int = 50
     grace: float = 30.0
     base_url: str | None = None
     only: int | None = None
+    lease_in: timedelta = LEASE_IN
 
 
 class Worker:
@@ -61,11 +66,17 @@ class Worker:
         self._claims = Link(database, "worker claims")
         self._settles = Link(database, "worker settles")
         self.session = Session(database, self._claims, on_buried=self._buried)
-        self.permits = Permits(self.session)
-        self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self._trouble)
-        self._jobs = Jobs(self._claims, concurrency=options.concurrency, base_url=options.base_url, room=self._room)
+        self.permits = Permits(self.session, lease_in=options.lease_in)
+        self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self.permits.block)
+        self._jobs = Jobs(
+            self._claims,
+            concurrency=options.concurrency,
+            base_url=options.base_url,
+            room=self._room,
+            pause=self._pause,
+        )
         self._deliverer = Deliverer(self._jobs, self.permits, self._settler, pause=self._pause)
-        self._reaper = Reaper(self.session, self._claims)
+        self._reaper = Reaper(self.session, self._claims, lease_in=options.lease_in)
         self.dispatcher = Dispatcher(
             self.session,
             self._claims,
@@ -106,33 +117,47 @@ class Worker:
             await to_the_end(self._end(loops))
 
     async def _end(self, loops: Sequence[asyncio.Future[None]]) -> None:
-        """What is under way may finish within the grace, the rest is given back; every outcome is recorded."""
+        """What is under way may finish, the rest is given back, every outcome is recorded: all within the grace."""
         self.dispatcher.stopping.set()
         self.permits.close("shutdown")
-        if not await within(self.options.grace, self._at_rest):
-            for task in set(self._deliverer.tasks):
-                task.cancel()
-            if not await within(LAST_WORDS, self._at_rest):
-                log.error("left_unrecorded", deliveries=sum(h.unsettled for h in self.permits.holds.values()))
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
-        await self._jobs.close()
-        await self.session.close()
-        await self._claims.close()
-        await self._settles.close()
+        last_words = min(LAST_WORDS, self.options.grace / 2)
+        if not await within(self.options.grace - last_words, self._at_rest):
+            self._break_off()
+            if not await within(last_words * 0.75, self._at_rest):
+                self._break_off()  # those whose relay still owes an answer: it is not waited for any more
+                await within(last_words * 0.25, self._at_rest)
+        await self._stop(loops)
+
+    def _break_off(self) -> None:
+        for task in set(self._deliverer.tasks):
+            task.cancel()
 
     def _at_rest(self) -> bool:
         return not (self._deliverer.tasks or self.permits.asking or self._settler.pending)
 
+    async def _stop(self, loops: Sequence[asyncio.Future[None]]) -> None:
+        """What is still held now has an unknown outcome: others will find it."""
+        for work in (*loops, *self._deliverer.tasks):
+            work.cancel()
+        await asyncio.gather(*loops, *self._deliverer.tasks, return_exceptions=True)
+        if self.permits.holds:
+            log.error("left_unrecorded", deliveries=sum(hold.unsettled for hold in self.permits.holds.values()))
+        await self._release_strays()
+        await asyncio.gather(self._jobs.close(), self.session.close(), self._claims.close(), self._settles.close())
+
+    async def _release_strays(self) -> None:
+        """Claims whose answer we never had: nothing of them was sent, and nobody else can know that."""
+        try:
+            async with self._claims.use() as conn:
+                await conn.fetchval(queue.sql.release_strays, self.session.worker, list(self.permits.holds), timeout=2)
+        except (LinkLost, asyncpg.PostgresError) as error:
+            log.warning("release_failed", worker=self.session.worker, reason=str(error)[:200])
+
     def _settled(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            self.permits.drop(outcome.delivery.claim_id)
         self.outcomes.update(outcome.type for outcome in outcomes)
         self._on_settled(outcomes)
-
-    def _trouble(self, trouble: bool) -> None:
-        if self.permits.blocked != trouble:
-            self.permits.blocked = trouble
-            self.permits.tell()
 
     def _buried(self) -> None:
         """This worker was declared dead: what it held belongs to others, what it has sent is recorded late."""
