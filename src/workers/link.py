@@ -13,6 +13,9 @@ from ..errors import UnavailableError
 
 log = structlog.get_logger(__name__)
 
+ANSWER_WITHIN = 60.0
+"""Seconds for a call that names no time of its own: none may wait for ever on a connection that is half gone."""
+
 
 class LinkLost(Exception):  # noqa: N818 - an event in the life of a connection, not a fault
     """The connection went, or the server did not answer in time; whether the call took effect is not known."""
@@ -33,7 +36,7 @@ class Link:
         async with self._turn:
             try:
                 if self._conn is None or self._conn.is_closed():
-                    self._conn = await self.database.connect(label=self.label)
+                    self._conn = await self.database.connect(label=self.label, command_timeout=ANSWER_WITHIN)
                 yield self._conn
             except (*GONE, UnavailableError) as error:
                 self.drop()

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+import asyncpg
 import structlog
 from attrs import define, field, frozen
 
@@ -19,7 +20,10 @@ from .session import Session
 log = structlog.get_logger(__name__)
 
 PROBE_EVERY = 1.0
-"""Seconds between probes, and the least between the two that prove a death."""
+"""Seconds between the two probes that prove a death, at least."""
+
+NEXT_PROBE = 1.02
+"""Seconds between probes: timers may fire a little early, and a third probe would cost a second."""
 
 UNBROKEN_FOR = 5.0
 """Seconds the observer's own session must have lasted: after a restart of the server everybody gets time to return."""
@@ -43,9 +47,12 @@ class Suspicion:
     suspects: dict[int, tuple[int, float]] = field(factory=dict)
 
     def judge(self, probes: Iterable[Probe], now: float, *, trusted: bool) -> list[Probe]:
-        """Who is dead. `trusted`: the observer's own session is old enough for a free lock to count."""
-        probes = list(probes)
-        free = {p.worker_id: p for p in probes if p.free and trusted}
+        """Who is dead. `trusted`: the observer's own session is old enough for what it sees to count.
+
+        After a while without a server every lease is over; whoever is back first must not bury the others for it.
+        """
+        probes = [p for p in probes if trusted]
+        free = {p.worker_id: p for p in probes if p.free}
         self.suspects = {worker: self._since(worker, probe.session, now) for worker, probe in free.items()}
         return [p for p in probes if not p.ended and (p.overdue or self._proven(p, now))]
 
@@ -89,7 +96,7 @@ class Reaper:
         except LinkLost as error:
             log.info("watch_interrupted", reason=str(error)[:200])
         if self.needed.is_set():
-            await asyncio.sleep(PROBE_EVERY * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
+            await asyncio.sleep(NEXT_PROBE * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
 
     async def _look(self, conn: Connection) -> list[Probe]:
         if self._watch_since != self.session.since:
@@ -97,7 +104,7 @@ class Reaper:
             self._suspicion = Suspicion()
             row = await fetch_one(conn, queue.sql.try_watch, self.session.worker, timeout=5)
             if not row["needed"]:
-                self.needed.clear()
+                self._stand_down()
             if not row["got"]:
                 return []
             self._watch_since = self.session.since
@@ -105,8 +112,13 @@ class Reaper:
         if not rows:
             await conn.fetchval(queue.sql.leave_watch, timeout=5)
             self._watch_since = None
-            self.needed.clear()
+            self._stand_down()
         return [Probe(*row) for row in rows]
+
+    def _stand_down(self) -> None:
+        """Nobody holds anything. What the others have deferred or given back is for every worker to know of."""
+        self.needed.clear()
+        self.session.wake.set()
 
     async def _bury_and_reclaim(self, probes: list[Probe]) -> None:
         now = self.clock()
@@ -126,7 +138,11 @@ class Reaper:
             claims = await conn.fetch(queue.sql.orphaned, timeout=10)
         rows = 0
         for campaign_id, claim_id in claims:
-            async with self.link.use() as conn:
-                rows += await conn.fetchval(queue.sql.reclaim, campaign_id, claim_id, timeout=30)
+            try:
+                async with self.link.use() as conn:
+                    rows += await conn.fetchval(queue.sql.reclaim, campaign_id, claim_id, timeout=30)
+            except asyncpg.PostgresError as error:  # one that is stuck must not hold up the others
+                log.error("claim_not_reclaimed", claim=str(claim_id), reason=str(error)[:500])
         log.warning("claims_reclaimed", claims=len(claims), rows=rows)
-        self.session.wake.set()
+        async with self.link.use() as conn:
+            await conn.execute(queue.sql.wake)

@@ -17,11 +17,17 @@ from .link import Backoff, Link, LinkLost
 
 log = structlog.get_logger(__name__)
 
+ANSWER_WITHIN = 10.0
+"""Seconds for a call on the session that names no time of its own."""
+
 PROBE_WITHIN = 2.0
 """Seconds in which a worker must hear its own probe."""
 
 FALLBACK_SWEEP = 2.0
 """Seconds between sweeps of a worker that hears no notifications."""
+
+STEADY = 5.0
+"""Seconds a session must have lasted for its loss to be answered at once; what flaps waits longer each time."""
 
 IDLE_SWEEP = 30.0
 """Seconds between heartbeats of an idle worker: the stated bound when nothing wakes it."""
@@ -52,6 +58,8 @@ class Session:
         self._probe = asyncio.Event()
         self._closing = False
         self._backoff = Backoff()
+        self._attempted_at = 0.0
+        self._told_unheard = False
 
     @property
     def sweep_in(self) -> float:
@@ -67,12 +75,16 @@ class Session:
     async def step(self) -> None:
         """Waits until the connection is lost, and makes another."""
         await self._lost.wait()
+        if time.monotonic() - self._attempted_at > STEADY:
+            self._backoff.reset()
+        else:
+            await self._backoff.wait()
         try:
             await self._connect()
-            self._backoff.reset()
         except (*GONE, UnavailableError, LinkLost) as error:
             log.warning("session_lost", worker=self.worker, reason=str(error)[:200])
-            await self._backoff.wait()
+        finally:
+            self._attempted_at = time.monotonic()
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[Connection]:
@@ -80,7 +92,7 @@ class Session:
         await self._ready.wait()
         async with self._turn:
             conn = self._conn
-            if conn is None or conn.is_closed():
+            if conn is None:
                 raise LinkLost("the session's connection is gone")
             try:
                 yield conn
@@ -98,7 +110,7 @@ class Session:
         self._ready.clear()
         if conn is not None and not conn.is_closed():
             try:
-                await conn.fetchval(queue.sql.leave, self.worker, timeout=5)
+                await conn.fetchval(queue.sql.leave, self.worker, timeout=2)
             except GONE as error:
                 log.warning("leave_failed", worker=self.worker, reason=str(error)[:200])
         await close(conn)
@@ -119,7 +131,9 @@ class Session:
             self._lost.set()
 
     async def _connect(self) -> None:
-        conn = await self.database.connect(label=f"worker {self.worker} session", keepalive=True)
+        conn = await self.database.connect(
+            label=f"worker {self.worker} session", keepalive=True, command_timeout=ANSWER_WITHIN
+        )
         try:
             channels = await fetch_one(conn, queue.sql.wake_channels, self.worker)
             await conn.add_listener(channels["everybody"], lambda *_: self.wake.set())
@@ -127,16 +141,23 @@ class Session:
             self.hears = await self._hear_probe(conn, channels["own"])
             if not self.hears:
                 await self._lock(conn, lease_only=True)
-                log.warning("notifications_unheard", worker=self.worker, sweep_in=FALLBACK_SWEEP)
+                self._tell_unheard()
         except BaseException:
             conn.terminate()
             raise
-        conn.add_termination_listener(self._on_termination)
         self._conn = conn
         self.since = time.monotonic()
         self._lost.clear()
         self._ready.set()
         self.wake.set()
+        conn.add_termination_listener(self._on_termination)
+        if conn.is_closed():  # while we listened for the probe: nobody was told
+            self._on_termination(conn)
+
+    def _tell_unheard(self) -> None:
+        if not self._told_unheard:
+            log.warning("notifications_unheard", worker=self.worker, sweep_in=FALLBACK_SWEEP)
+        self._told_unheard = True
 
     async def _lock(self, conn: Connection, *, lease_only: bool) -> None:
         """Takes the worker's lock and a new session number; a worker declared dead meanwhile becomes a new one."""
