@@ -148,8 +148,8 @@ class CatcherSession(asyncio.Protocol):
 
     def ehlo(self, line: bytes) -> None:
         del line
-        names = ["catcher.example", *self.extensions]
-        self.say("\r\n".join(f"250-{name}" for name in names[:-1]) + f"\r\n250 {names[-1]}")
+        *names, last = "catcher.example", *self.extensions
+        self.say("".join(f"250-{name}\r\n" for name in names) + f"250 {last}")
 
     def helo(self, line: bytes) -> None:
         del line

@@ -32,9 +32,7 @@ class FileProvider:
     def make(cls, url: ProviderUrl) -> Self:
         url.refuse_unknown()
         if url.host not in ("", "localhost") or not url.path.strip("/"):
-            raise ConfigurationError(
-                "sender URL: file:// needs an absolute folder, file:///var/spool/letters"
-            )
+            raise ConfigurationError("sender URL: file:// needs an absolute folder, file:///var/spool/letters")
         return cls(Path(url.path))
 
     async def open(self) -> None:
@@ -71,9 +69,7 @@ class FileProvider:
         try:
             await asyncio.shield(writing)
         except OSError as error:
-            raise NotBegun(
-                Reply.lost("connect", f"cannot write into {self.folder}: {_why(error)}")
-            ) from error
+            raise NotBegun(Reply.lost("connect", f"cannot write into {self.folder}: {_why(error)}")) from error
         except asyncio.CancelledError:
             # The thread cannot be stopped; what it still writes is removed when it is done.
             await asyncio.wait({writing})

@@ -1,6 +1,7 @@
 """How an SMTP session begins: the address, the greeting, TLS, the login; aiosmtplib speaks all of it."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -104,9 +105,7 @@ async def _login(client: aiosmtplib.SMTP, settings: SmtpSettings) -> None:
         return
     encrypted = client.get_transport_info("sslcontext") is not None
     if not (encrypted or settings.is_loopback or settings.insecure_auth):
-        raise NotBegun(
-            Reply.lost("auth", "no password goes over clear text, and the relay does not offer STARTTLS")
-        )
+        raise NotBegun(Reply.lost("auth", "no password goes over clear text, and the relay does not offer STARTTLS"))
     if not client.supported_auth_methods:
         raise NotBegun(Reply.lost("auth", "the relay does not offer AUTH PLAIN, LOGIN or CRAM-MD5"))
     with _stage("auth"):
@@ -141,6 +140,6 @@ def _why(error: BaseException) -> str:
         cause = cause.__cause__
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
     return "connection lost"

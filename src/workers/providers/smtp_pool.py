@@ -13,6 +13,7 @@ REFUSALS_PER_SESSION = 8
 IDLE_SECONDS = 4.0
 """Amazon's door hangs up after five."""
 RELIEF_SECONDS = 60.0
+"""So long a relay that wanted no further session is not asked for one."""
 
 
 class SmtpPool:
@@ -22,7 +23,7 @@ class SmtpPool:
         self._connect = connect
         self._size = size
         self._limit = size
-        self._limited_until = 0.0
+        self._relief: asyncio.TimerHandle | None = None
         self._idle: deque[SmtpSession] = deque()
         self._connecting = 0
         self._established = 0
@@ -41,7 +42,7 @@ class SmtpPool:
                 self._make_room()
             elif (session := await self._take_idle()) is not None:
                 return session
-            if self._established + self._connecting >= self._current_limit():
+            if self._established + self._connecting >= self._limit:
                 await self._turn()
             elif (session := await self._establish()) is not None:
                 return session
@@ -59,8 +60,9 @@ class SmtpPool:
 
     async def close(self) -> None:
         """Says goodbye on every idle session; those still out are hung up as they come back."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._relief):
+            if timer is not None:
+                timer.cancel()
         while self._idle:
             self._discard(self._idle.pop())
         self._closed = True
@@ -88,8 +90,7 @@ class SmtpPool:
         except BaseException as failure:
             self._connecting -= 1
             if isinstance(failure, NotBegun) and self._is_crowded(failure):
-                self._limit = self._established
-                self._limited_until = asyncio.get_running_loop().time() + RELIEF_SECONDS
+                self._be_content()
                 return None
             if isinstance(failure, NotBegun):
                 self._turn_away(failure)
@@ -110,13 +111,20 @@ class SmtpPool:
             if not turn.done():
                 turn.set_exception(NotBegun(refusal.reply))
 
-    def _current_limit(self) -> int:
-        if asyncio.get_running_loop().time() >= self._limited_until:
-            self._limit = self._size
-        return max(self._limit, 1)
+    def _be_content(self) -> None:
+        """With the sessions there are, for a while."""
+        self._limit = max(self._established, 1)
+        if self._relief is None:
+            self._relief = asyncio.get_running_loop().call_later(RELIEF_SECONDS, self._try_more)
+
+    def _try_more(self) -> None:
+        self._relief = None
+        self._limit = self._size
+        for _ in range(len(self._turns)):
+            self._wake()
 
     def _make_room(self) -> None:
-        if self._idle and self._established + self._connecting >= self._current_limit():
+        if self._idle and self._established + self._connecting >= self._limit:
             self._discard(self._idle.popleft())
 
     async def _turn(self) -> None:

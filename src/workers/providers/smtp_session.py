@@ -82,9 +82,7 @@ class SmtpSession:
             if _UNFIT_ADDRESS.search(address):
                 return _ours(stage, 553, None, "not an address that SMTP can name")
             if not address.isascii() and "smtputf8" not in self.extensions:
-                return _ours(
-                    stage, 553, "5.6.7", "the address needs SMTPUTF8, which the relay does not offer"
-                )
+                return _ours(stage, 553, "5.6.7", "the address needs SMTPUTF8, which the relay does not offer")
         # A bare CR or LF may end the mail at the next hop and begin another one there.
         if not content.count(b"\r\n") == content.count(b"\r") == content.count(b"\n"):
             return _ours("data", 554, "5.6.0", "the message has a bare CR or LF")
@@ -185,7 +183,7 @@ class SmtpSession:
 
     def _refused(self, stage: Stage, answer: Answer) -> Reply:
         self.refused_in_a_row += 1
-        out_of_step = answer.code < 400 and stage != "eod"
+        out_of_step = answer.code < 400
         if answer.code == 421 or out_of_step:
             self.abort()
         if out_of_step:

@@ -69,9 +69,7 @@ def is_loopback(host: str) -> bool:
 
 def _host(url: ProviderUrl) -> str:
     if not url.host:
-        raise ConfigurationError(
-            f"sender URL: {url.scheme}:// names no host; write {url.scheme}://relay.example.com"
-        )
+        raise ConfigurationError(f"sender URL: {url.scheme}:// names no host; write {url.scheme}://relay.example.com")
     if url.path not in ("", "/"):
         raise ConfigurationError(
             f"sender URL: {url.scheme}:// takes no path after the host; in a password write / as %2F"
@@ -108,9 +106,7 @@ def _check_login(url: ProviderUrl, host: str, tls: Tls, insecure: bool) -> None:
 
 def _helo(url: ProviderUrl) -> str | None:
     name = url.options.get("helo")
-    if name is not None and (
-        not name.isascii() or not name or any(c.isspace() or not c.isprintable() for c in name)
-    ):
+    if name is not None and (not name.isascii() or not name or any(c.isspace() or not c.isprintable() for c in name)):
         raise ConfigurationError("sender URL: option helo must be one ASCII host name")
     return name
 
@@ -122,9 +118,7 @@ def _seconds(url: ProviderUrl) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 86_400:
-        raise ConfigurationError(
-            f"sender URL: option timeout={text} must be a number of seconds, such as 600"
-        )
+        raise ConfigurationError(f"sender URL: option timeout={text} must be a number of seconds, such as 600")
     return seconds
 
 

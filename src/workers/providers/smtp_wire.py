@@ -132,7 +132,7 @@ class Wire(asyncio.Protocol):
 
     def _take(self, line: bytes) -> None:
         found = _LINE.fullmatch(line)
-        if found is None:
+        if found is None or len(line) > _LINE_LIMIT:
             self._out_of_step(f"the relay answered {line[:80]!r}")
             return
         self._lines.append(line.decode("utf-8", "replace"))

@@ -92,9 +92,7 @@ def _password(parts: SplitResult) -> str:
     name = written.removeprefix("env:")
     value = os.environ.get(name, "")
     if not value:
-        raise ConfigurationError(
-            f"sender URL: the password is env:{name}, but the variable {name} is not set"
-        )
+        raise ConfigurationError(f"sender URL: the password is env:{name}, but the variable {name} is not set")
     return value
 
 
