@@ -52,7 +52,8 @@ class Lane:
         self._on_trial = False
         self._failures = 0
         self._opens_at = 0.0
-        self._claimed_at = 0.0
+        self._small_from = 0.0
+        """When the next claim may be smaller than half the lane."""
 
     @property
     def free(self) -> int:
@@ -72,7 +73,7 @@ class Lane:
             return 1 if self.taken == 0 else 0
         if self.provider.batch > 1:
             return self.provider.batch if self.free >= self.provider.batch else 0
-        enough = self.free * 2 >= self.capacity or (self.free > 0 and now - self._claimed_at >= CLAIM_EVERY)
+        enough = self.free * 2 >= self.capacity or (self.free > 0 and now >= self._small_from)
         return self.free if enough else 0
 
     def retry_in(self) -> float:
@@ -84,12 +85,12 @@ class Lane:
             return self._opens_at - now
         if self._failures or self.provider.batch > 1 or not self.free:
             return NEVER
-        return max(self._claimed_at + CLAIM_EVERY - now, 0.0)
+        return max(self._small_from - now, 0.0)
 
     def take(self, count: int) -> None:
         """Rows were claimed for this lane."""
         self.taken += count
-        self._claimed_at = self.clock()
+        self._small_from = self.clock() + CLAIM_EVERY
 
     def give_back(self, count: int) -> None:
         """Outcomes are committed."""

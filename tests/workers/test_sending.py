@@ -1,6 +1,5 @@
 """What becomes of a recipient, by what the relay says: one worker, a real database, a real relay."""
 
-from postledger.demo.behaviours import by_tag
 from tests.workers.conftest import MakeInbox
 from tests.workers.mailing import Mailing, addresses
 
