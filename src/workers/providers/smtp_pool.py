@@ -134,7 +134,7 @@ class SmtpPool:
             await turn
         except asyncio.CancelledError:
             # Woken and cancelled at once: the wake-up belongs to the next in line.
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._wake()
             raise
 

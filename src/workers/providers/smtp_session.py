@@ -17,7 +17,7 @@ _BLOCK = 256 * 1024
 _FRESH_FOR = 1.0
 """Seconds for which an unused session is believed to be alive without asking."""
 _BYE_WITHIN = 2.0
-_UNFIT_ADDRESS = re.compile(r"[\x00-\x20\x7f<>]")
+_UNFIT_ADDRESS = re.compile(r"[\x00-\x20\x7f<>\ud800-\udfff]")
 _NOT_XTEXT = re.compile(r"[^!-*,-<>-~]")
 
 
@@ -96,7 +96,7 @@ class SmtpSession:
         self._open_transaction = True
         try:
             return await self._transact(envelope)
-        except asyncio.CancelledError:
+        except BaseException:
             self.abort()
             raise
         finally:

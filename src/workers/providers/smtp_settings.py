@@ -4,7 +4,6 @@ import ipaddress
 import ssl
 from typing import Literal, Self
 
-import idna
 from attrs import field, frozen
 
 from ...errors import ConfigurationError
@@ -74,10 +73,9 @@ def _host(url: ProviderUrl) -> str:
         raise ConfigurationError(
             f"sender URL: {url.scheme}:// takes no path after the host; in a password write / as %2F"
         )
-    try:
-        return url.host if url.host.isascii() else idna.encode(url.host, uts46=True).decode()
-    except idna.IDNAError:
-        raise ConfigurationError(f"sender URL: {url.host} is not a name that a host can have") from None
+    if not url.host.isascii():
+        raise ConfigurationError(f"sender URL: the host {url.host} must be written in its ASCII form, xn--...")
+    return url.host
 
 
 def _default_port(url: ProviderUrl) -> int:

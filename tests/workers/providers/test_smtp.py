@@ -144,6 +144,7 @@ async def test_own_helo_name(relay: MakeRelay, provider: MakeProvider):
         ("jos\u00e9@example.net", b"", "rcpt", "5.6.7", "permanent_recipient"),
         ("a@example.net> SIZE=1", b"", "rcpt", None, "permanent_recipient"),
         ("a\r\nDATA@example.net", b"", "rcpt", None, "permanent_recipient"),
+        ("half\ud83d@example.net", b"", "rcpt", None, "permanent_recipient"),
         ("ada@example.net", b"bare\nline feed\r\n", "data", "5.6.0", "permanent_batch"),
         ("ada@example.net", b"smuggled\n.\r\nMAIL FROM:<x@x>\r\n", "data", "5.6.0", "permanent_batch"),
         ("ada@example.net", b"bare\rreturn\r\n", "data", "5.6.0", "permanent_batch"),
