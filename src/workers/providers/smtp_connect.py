@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 
 import aiosmtplib
 
@@ -24,6 +25,7 @@ async def connect(settings: SmtpSettings) -> SmtpSession:
     with _stage("connect"):
         sock = await _dial(settings)
     async with _client(settings, sock) as client:
+        client.local_hostname = settings.helo or await _own_name(sock)
         with _stage("connect"):
             await client.connect()
         await _hello(client)
@@ -64,7 +66,6 @@ async def _client(settings: SmtpSettings, sock: socket.socket) -> AsyncIterator[
         use_tls=settings.tls == "implicit",
         start_tls=False,
         tls_context=settings.context,
-        local_hostname=settings.helo,
         timeout=settings.timeouts.greeting,
     )
     try:
@@ -73,6 +74,21 @@ async def _client(settings: SmtpSettings, sock: socket.socket) -> AsyncIterator[
         client.close()
         sock.close()
         raise
+
+
+async def _own_name(sock: socket.socket) -> str:
+    """RFC 5321 4.1.4: the full name of this machine, or its address where it has none."""
+    name = await asyncio.to_thread(_full_name)
+    if "." in name and name.isascii():
+        return name
+    address = sock.getsockname()[0]
+    return f"[IPv6:{address}]" if ":" in address else f"[{address}]"
+
+
+@cache
+def _full_name() -> str:
+    """Asks the DNS, which may take seconds: once per process."""
+    return socket.getfqdn()
 
 
 async def _hello(client: aiosmtplib.SMTP) -> None:

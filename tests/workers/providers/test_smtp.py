@@ -1,6 +1,7 @@
 """SMTP over real sockets: what a relay does at each step, and what is then said about the mail."""
 
 import asyncio
+import re
 from datetime import timedelta
 
 import pytest
@@ -133,6 +134,12 @@ async def test_own_helo_name(relay: MakeRelay, provider: MakeProvider):
     catcher = await relay()
     await send(provider(f"{catcher.url}?helo=mail.example.com"))
     assert catcher.commands[0] == "EHLO mail.example.com"
+
+
+async def test_helo_without_a_name_is_a_full_one_or_an_address(relay: MakeRelay, provider: MakeProvider):
+    catcher = await relay()
+    await send(provider(catcher.url))
+    assert re.fullmatch(r"EHLO (\[127\.0\.0\.1\]|[^.\s]+\.\S+)", catcher.commands[0])
 
 
 # --- What we refuse ourselves, before a word is said about the mail.
