@@ -141,7 +141,7 @@ class Deliverer:
         """The relay is down or refuses us: no recipient's affair; the whole lane waits, or the campaign pauses."""
         wait = job.lane.broke(reply.text)
         reason = "relay_down"
-        if reply.code is not None and classify(reply).kind == "permanent_batch":
+        if classify(reply).kind == "permanent_batch":
             reason = "provider_refused"
             self._pause(rows[0].campaign_id, "provider_auth")
         return [Outcome(row, "Released", {"reason": reason}, due_in=wait, reply=_words(reply.text)) for row in rows]
