@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
 
 import click
-import orjson
 
 from ..database import Connection
 from ..errors import UnavailableError
+from ..events.fold import ReplayError
 from ..projections.find import FoundCampaign, FoundRecipient, find_campaign, find_recipient
 from ..projections.history import history as read_history
+from ..projections.records import UnreadableEvent
 from ..projections.replay import replay as read_replay
 from ..projections.verify import Verification
 from ..projections.verify import verify as compare
 from .connecting import connected, opened
 from .exits import Exit
 from .options import Given, Group, not_built_command
-from .output import complain, document, number, say, table
+from .output import complain, document, flush, json_line, number, say, table
 from .runner import Interrupts, run
 
 CANNOT_DECIDE = 2
@@ -84,19 +84,30 @@ def _details(body: dict[str, Any]) -> str:
 @click.argument("campaign")
 @click.pass_obj
 def replay(given: Given, campaign: str) -> int:
-    """Every event of a campaign with the state after it: NDJSON of {event, state}."""
+    """Every event of a campaign with the state after it: NDJSON of {event, state}.
+
+    Exit code 1: an event cannot stand where it stands; what is before it was shown.
+    """
 
     async def show(interrupts: Interrupts) -> int:
         async with connected(given.config()) as conn:
             at = await find_campaign(conn, campaign)
-            async with aclosing(_steps(conn, at.id)) as steps:
-                async for event, state in steps:
-                    line = orjson.dumps({"event": event, "state": state}, option=orjson.OPT_APPEND_NEWLINE)
-                    sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+            try:
+                await _replay(conn, at.id)
+            except (ReplayError, UnreadableEvent) as error:
+                flush()
+                complain(f"{error}; 'postledger audit verify' lists all that is wrong")
+                return Exit.INCOMPLETE
+        flush()
         return Exit.OK
 
     return run(given, show)
+
+
+async def _replay(conn: Connection, campaign_id: int) -> None:
+    async with aclosing(_steps(conn, campaign_id)) as steps:
+        async for event, state in steps:
+            json_line({"event": event, "state": state})
 
 
 def _steps(conn: Connection, campaign_id: int) -> AsyncGenerator[tuple[dict[str, Any], dict[str, Any]]]:

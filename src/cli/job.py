@@ -13,6 +13,7 @@ from ..database import Connection, Database
 from ..ledger import campaigns, pages, writing
 from ..ledger.audience import staging
 from ..ledger.audience.csv_reader import CsvReader
+from ..ledger.audience.staging import Staged
 from ..ledger.queue import Delivery
 from ..ledger.writing import Order, Written
 from ..messages.mime import RenderError
@@ -24,7 +25,7 @@ from .connecting import opened
 from .documents import campaign_document
 from .exits import Exit
 from .output import document
-from .progress import Display, reading
+from .progress import Display, reading, writing_down
 from .runner import Interrupts
 from .sending import Ending, send_out
 
@@ -51,16 +52,17 @@ class Job:
         async with opened(self.config, install=not self.dry_run) as database:
             await self._check_provider()
             async with database.connection(label="send") as conn:
-                import_id = await self._stage(conn)
+                staged = await self._stage(conn)
                 if self.dry_run:
-                    return await self._rehearse(conn, import_id)
-                written = await self._write(conn, import_id)
+                    return await self._rehearse(conn, staged.import_id)
+                async with writing_down(staged.rows, quiet=self.quiet):
+                    written = await self._write(conn, staged.import_id)
                 went_on = await writing.go_on(conn, written.campaign_id)
                 shown = await campaign_document(conn, written.campaign_id)
             if not self.json:
                 report.written(shown, written, resumed=went_on)
             await self._renew_statistics(database, written)
-            if self.no_wait or shown["status"] != "sending":
+            if self.no_wait or report.nothing_to_do(shown, written):
                 return self._done(shown, written, Exit.OK)
             interrupts.advice = f"stopped; {report.GO_ON}"
             return await self._send(database, written, interrupts)
@@ -73,12 +75,11 @@ class Job:
         finally:
             await self.provider.close()
 
-    async def _stage(self, conn: Connection) -> int:
+    async def _stage(self, conn: Connection) -> Staged:
         async with reading(self.people_name, quiet=self.quiet) as progress:
-            staged = await staging.stage(
+            return await staging.stage(
                 conn, campaign_id=None, source=self.people_name, rows=self.people, progress=progress
             )
-        return staged.import_id
 
     async def _write(self, conn: Connection, import_id: int) -> Written:
         try:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 
 import structlog
 from rich.text import Text
-from structlog.typing import EventDict, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from .output import stderr
+
+AGAIN_AFTER = 10.0
+"""Seconds in which the same trouble is not told twice."""
 
 
 def configure(level: str, *, verbose: bool) -> None:
     """`verbose` shows everything, tracebacks too; otherwise an unexpected error is one line."""
+    calm: list[Processor] = [] if verbose else [_shorten, _Calm()]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            *([] if verbose else [_shorten]),
+            *calm,
             structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
             structlog.dev.ConsoleRenderer(colors=stderr.is_terminal, exception_formatter=structlog.dev.plain_traceback),
         ],
@@ -38,6 +43,21 @@ class _Lines:
         stderr.print(Text.from_ansi(message))
 
     debug = info = warning = error = critical = exception = msg
+
+
+class _Calm:
+    """The same trouble once in a while: whoever waits for a server to come back knows by now."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[object, object], float] = {}
+
+    def __call__(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        if "reason" in event:
+            what, now = (event["event"], event["reason"]), time.monotonic()
+            if now - self._said.get(what, -AGAIN_AFTER) < AGAIN_AFTER:
+                raise structlog.DropEvent
+            self._said[what] = now
+        return event
 
 
 def _shorten(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

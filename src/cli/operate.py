@@ -1,4 +1,4 @@
-"""`postledger work`, `migrate` and `demo`: what runs a service."""
+"""`postledger work` and `migrate`: what runs a service."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -12,8 +13,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-stdout = Console(highlight=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+from ..errors import UnavailableError
+
+
+class ReaderGone(Exception):  # noqa: N818 - it names what happened, and nothing is wrong with it
+    """Whoever read our output has enough. No OSError: the database's errors are such, and this is none of them."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise ReaderGone
+
+
+stdout = _Console(highlight=False, soft_wrap=True)
+stderr = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 _BREAKS = re.compile(r"\s*[\r\n\u2028\u2029]+\s*")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -41,9 +54,31 @@ def say(text: str) -> None:
 
 def document(value: Mapping[str, Any]) -> None:
     """One JSON document on stdout."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
-    sys.stdout.buffer.flush()
+    json_line(value)
+    flush()
+
+
+def json_line(value: Mapping[str, Any]) -> None:
+    """One of many JSON documents on stdout, a line each; `flush` comes after the last."""
+    data = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    with _written():
+        sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """What was written is out."""
+    with _written():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except OSError as error:
+        raise UnavailableError(f"standard output cannot be written: {error.strerror}") from error
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:

@@ -137,9 +137,19 @@ class Display:
 
 @asynccontextmanager
 async def reading(name: str, *, quiet: bool) -> AsyncIterator[Callable[[int], None]]:
-    """A function to be told how many rows are written down; shown on a terminal alone, since it is quick."""
+    """A function to be told how many rows are written down; shown on a terminal alone."""
     if quiet or not stderr.is_terminal:
         yield lambda _: None
         return
     with stderr.status(f"reading {name}") as status:
         yield lambda rows: status.update(f"reading {name}: {number(rows)} rows")
+
+
+@asynccontextmanager
+async def writing_down(rows: int, *, quiet: bool) -> AsyncIterator[None]:
+    """While one transaction makes recipients of them: seconds for a million."""
+    if quiet or not stderr.is_terminal:
+        yield
+        return
+    with stderr.status(f"writing {number(rows)} rows down"):
+        yield

@@ -18,8 +18,13 @@ def written(shown: Mapping[str, Any], written: Written, *, resumed: bool) -> Non
     say(written.report.to_text())
     if resumed:
         say("it was paused: resumed")
-    if shown["status"] == "completed":
+    if nothing_to_do(shown, written):
         say("it is completed already, and nobody is new: nothing to send (another --name sends it again)")
+
+
+def nothing_to_do(shown: Mapping[str, Any], written: Written) -> bool:
+    """Completed before, and nobody is new."""
+    return shown["status"] == "completed" and not written.report.accepted + written.report.suppressed
 
 
 def ended(shown: Mapping[str, Any], *, stopped: bool) -> None:

@@ -15,7 +15,7 @@ from ..errors import PostledgerError
 from . import logs
 from .exits import Exit, code_of
 from .options import Given
-from .output import complain, note, stderr
+from .output import ReaderGone, complain, note, stderr
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -36,7 +36,8 @@ class Interrupts:
         self._gentle = False
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, self.interrupt)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                loop.add_signal_handler(number, self.interrupt)
 
     @contextmanager
     def gently(self) -> Iterator[None]:
@@ -97,8 +98,8 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> int:
         if verbose:
             traceback.print_exc()
         return code_of(error)
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python must not try to flush the rest at exit.
+    except ReaderGone:
+        # Python must not try to flush the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:

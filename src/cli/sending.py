@@ -19,8 +19,11 @@ from .progress import Display
 from .report import GO_ON
 from .runner import Interrupts
 
-LOOK_AGAIN = 30.0
-"""Seconds between looks at the campaign where nothing wakes us."""
+LOOK_AGAIN = 5.0
+"""Seconds between looks at the campaign where nothing wakes us: for the counts, and to see that the database is up."""
+
+PAUSE = 0.05
+"""Seconds between looks at the least: a wake-up stays set until the dispatcher, busy claiming, has seen it too."""
 
 LOOK_AGAIN_AT_REST = 2.0
 """The same while only others have work on it: their last word could have come while we looked."""
@@ -81,7 +84,7 @@ class _Watch:
         self._display = display
         self._counted_at = -COUNT_EVERY
         self._count_every = COUNT_EVERY
-        self._reached_at = monotonic()
+        self._away_since: float | None = None
 
     async def run(self, working: asyncio.Future[None]) -> None:
         """Returns when there is no more to wait for."""
@@ -89,10 +92,11 @@ class _Watch:
         while not self._interrupts.asked.is_set() and not working.done():
             if await self._ended():
                 return
+            await first_of(self._interrupts.asked, within=PAUSE)
             if rest.is_set():
                 await first_of(wake, self._interrupts.asked, within=LOOK_AGAIN_AT_REST)
             else:
-                await first_of(rest, wake, self._interrupts.asked, within=min(LOOK_AGAIN, COUNT_EVERY))
+                await first_of(rest, wake, self._interrupts.asked, within=LOOK_AGAIN)
 
     async def ending(self) -> Ending:
         """After the last outcome is recorded."""
@@ -105,18 +109,20 @@ class _Watch:
 
     async def _ended(self) -> bool:
         try:
-            return await self._look()
+            ended = await self._look()
         except LinkLost as error:
-            if monotonic() - self._reached_at > GIVE_UP:
+            self._away_since = self._away_since or monotonic()
+            if monotonic() - self._away_since > GIVE_UP:
                 raise UnavailableError(f"the database has been away for {GIVE_UP:.0f} s ({error}): {GO_ON}") from error
             await first_of(self._interrupts.asked, within=0.5)
             return False
+        self._away_since = None
+        return ended
 
     async def _look(self) -> bool:
         async with self._link.use() as conn:
             status = await conn.fetchval(campaigns.sql.status, self._campaign_id, timeout=10)
-        self._reached_at = monotonic()
-        if self._reached_at - self._counted_at >= self._count_every:
+        if monotonic() - self._counted_at >= self._count_every:
             await self._count()
         if status == "cancelled":
             return self._worker.dispatcher.rest.is_set()  # our worker sweeps it

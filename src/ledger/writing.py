@@ -97,6 +97,8 @@ async def go_on(conn: Connection, campaign_id: int) -> bool:
     A transaction of its own: Resumed needs the campaign's exclusive lock, and people are added under the shared one, so
     that workers can settle meanwhile.
     """
+    if (await campaigns.read(conn, campaign_id)).status != "paused":
+        return False
     async with conn.transaction():
         await conn.execute(sql.lock_draft, campaign_id)
         paused = (await campaigns.read(conn, campaign_id)).status == "paused"
