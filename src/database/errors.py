@@ -72,7 +72,7 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
             )
         case asyncpg.InsufficientPrivilegeError():
             return ConfigurationError(
-                f"database {where}: {_reason(error)}: the login needs the role postledger_app (GRANT postledger_app TO ...)"
+                f"database {where}: {_reason(error)}: the login needs GRANT postledger_app TO it"
             )
         case asyncpg.ClientConfigurationError():
             return ConfigurationError(f"database URL {where} is not usable: {_reason(error)}")

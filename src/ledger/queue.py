@@ -118,7 +118,7 @@ async def claim(
 
 
 async def settle(conn: Connection, campaign: int, outcomes: Sequence[Outcome], *, timeout: float) -> Settled:
-    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they may still change things."""
+    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they may."""
     due = [o.due_in for o in outcomes]
     suppress = [o.suppress for o in outcomes]
     replies = [o.reply for o in outcomes]
