@@ -71,9 +71,7 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
                 f"database {where} has no Postledger schema yet ({_reason(error)}): run 'postledger migrate'"
             )
         case asyncpg.InsufficientPrivilegeError():
-            return ConfigurationError(
-                f"database {where}: {_reason(error)}: the login needs GRANT postledger_app TO it"
-            )
+            return ConfigurationError(f"database {where}: {_reason(error)}: the login needs GRANT postledger_app TO it")
         case asyncpg.ClientConfigurationError():
             return ConfigurationError(f"database URL {where} is not usable: {_reason(error)}")
         case _ if isinstance(error, GONE):

@@ -22,9 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def recipient_digest(
-    salt: bytes | None, key: str, address: str | None, name: str | None, data_text: str | None
-) -> str:
+def recipient_digest(salt: bytes | None, key: str, address: str | None, name: str | None, data_text: str | None) -> str:
     """Who a recipient is, sealed: the digest that `Queued` carries."""
     return sha256(_fields(salt, key, address, name, data_text)).hexdigest()
 

@@ -51,9 +51,7 @@ Moves: TypeAlias = tuple[str, tuple[S | None, ...], S]
 
 
 def _rows(machine: StreamKind, *moves: Moves[S]) -> tuple[Transition[S], ...]:
-    return tuple(
-        Transition(machine, event, source, target) for event, sources, target in moves for source in sources
-    )
+    return tuple(Transition(machine, event, source, target) for event, sources, target in moves for source in sources)
 
 
 _D = DeliveryStatus
