@@ -521,8 +521,7 @@ BEGIN
             outcome = CASE WHEN d.by_key THEN 'duplicate_key' ELSE 'duplicate_address' END,
             reason = CASE WHEN d.by_key THEN 'this key' ELSE 'this address' END
                      || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands on an earlier line' END
-        FROM (SELECT i.tid, r.delivery_id IS NOT NULL AND i.key <> i.email AS by_key,
-                     coalesce(r.delivery_id, a.delivery_id) < v_first AS before
+        FROM (SELECT i.tid, k.by_key, coalesce(CASE WHEN k.by_key THEN r.delivery_id ELSE a.delivery_id END, r.delivery_id) < v_first AS before
               FROM (SELECT j.ctid AS tid, j.key, j.email, row_number() OVER (PARTITION BY j.key, j.email ORDER BY j.line) AS nth
                     FROM import_rows j WHERE j.import_id = p_import AND j.outcome IS DISTINCT FROM 'invalid') i
               LEFT JOIN LATERAL (SELECT o.delivery_id, o.email FROM recipients o
@@ -530,6 +529,9 @@ BEGIN
               LEFT JOIN LATERAL (SELECT o.delivery_id FROM recipients o
                                  WHERE o.once_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email)
                                    AND o.campaign_id = p_campaign OFFSET 0) a ON true
+              -- Whoever has the key may stand on a later line, and this line was refused for its address.
+              CROSS JOIN LATERAL (SELECT i.key <> i.email AND (r.delivery_id < v_first OR r.delivery_id <= coalesce(a.delivery_id, r.delivery_id))
+                                         IS TRUE AS by_key) k
               WHERE (i.nth = 1 AND r.delivery_id > v_first AND r.email = i.email) IS NOT TRUE) d
         WHERE s.ctid = d.tid;
         SELECT count(*) FILTER (WHERE s.outcome = 'duplicate_key'), count(*) FILTER (WHERE s.outcome = 'duplicate_address')
