@@ -890,11 +890,16 @@ LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_row  recipient_queue%ROWTYPE;
 BEGIN
+    PERFORM next_status('delivery', p_type, 'sending');
     SELECT * INTO v_row FROM recipient_queue WHERE campaign_id = p_campaign AND delivery_id = p_delivery;
+    -- A Sent that was applied late says not which claim it came from, and after an operator's retry two claims have the same
+    -- attempt number: it is taken for this claim's only where no other came between, or a second copy would leave no trace.
     IF EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = p_delivery
                AND ((e.version = p_fence + 1 AND e.type = p_type AND e.body -> 'attempt' IS NOT DISTINCT FROM p_body -> 'attempt')
                     OR (e.version IS NULL AND e.type = 'Evidence' AND e.body ->> 'of' = p_claim::text AND e.body ->> 'outcome' = p_type)
-                    OR (e.version > p_fence AND e.type = 'Sent' AND p_type = 'Sent' AND e.body = p_body))) THEN
+                    OR (e.version > p_fence AND e.type = 'Sent' AND p_type = 'Sent' AND e.body = p_body
+                        AND NOT EXISTS (SELECT FROM events c WHERE c.campaign_id = p_campaign AND c.delivery_id = p_delivery
+                                        AND c.version > p_fence AND c.version < e.version AND c.type = 'Claimed')))) THEN
         RETURN 'repeated';
     END IF;
     IF p_type = 'Sent' AND v_row.status <> 'sending' AND EXISTS (
