@@ -27,7 +27,7 @@ CANNOT_DECIDE = 2
 SHOWN = 20
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Ask the log what happened, and check it.")
 def audit() -> None:
     """Ask the log: what became of somebody, how a campaign went, whether the tables say the same."""
 
@@ -77,6 +77,7 @@ def _details(body: dict[str, Any]) -> str:
 
 
 @audit.command(
+    short_help="Every event, with the state after it.",
     example="""
     postledger audit replay "spring news" | jq 'select(.event.type == "Failed")'
     """,
@@ -115,6 +116,7 @@ def _steps(conn: Connection, campaign_id: int) -> AsyncGenerator[tuple[dict[str,
 
 
 @audit.command(
+    short_help="Compare the tables with the log.",
     example="""
     postledger audit verify
     postledger audit verify "spring news" --json

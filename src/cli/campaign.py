@@ -22,7 +22,7 @@ Act = Callable[[Connection, int], Awaitable[str]]
 """Does something to a campaign, and says what."""
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="See how campaigns stand, and steer them.")
 def campaign() -> None:
     """See how campaigns stand; pause, resume, cancel, retry. CAMPAIGN is a name or an id."""
 
@@ -107,10 +107,11 @@ def cancel(given: Given, campaign: str) -> int:
 
 
 @campaign.command(
+    short_help="Send failed and unknown ones once more.",
     example="""
     postledger campaign retry "spring news"
     postledger campaign retry "spring news" ann@x.example
-    """
+    """,
 )
 @click.argument("campaign")
 @click.argument("recipient", required=False)

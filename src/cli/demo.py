@@ -37,6 +37,7 @@ and at some it hangs up before or after the final dot. What the campaign must co
 
 @click.command(
     cls=Command,
+    short_help="See it all work on a sample.",
     example="""
     postledger demo
     postledger demo --recipients 20000

@@ -51,6 +51,7 @@ Look = Callable[[], Awaitable[str]]
 
 @click.command(
     cls=Command,
+    short_help="Check the installation; say what to do.",
     example="""
     postledger doctor
     postledger doctor --via "smtp://user:password@relay.example:587"

@@ -26,6 +26,7 @@ YEARS = 1e9
 
 @click.command(
     cls=Command,
+    short_help="Send what is due, until it is stopped.",
     example="""
     postledger work --database postgresql://mailer@db.example/shop
     postledger work --until-idle      for a timer: sends what is due, then ends

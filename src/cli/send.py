@@ -49,6 +49,7 @@ class Flags:
 
 @click.command(
     cls=Command,
+    short_help="Send a letter to the people of a file.",
     example="""
     postledger send --to people.csv --subject "Hello {{ name }}" --from "Shop <news@shop.example>" \\
         --html letter.html --via "smtp://user:password@relay.example:587?starttls=required"

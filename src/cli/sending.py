@@ -22,6 +22,8 @@ from .runner import Interrupts
 LOOK_AGAIN = 5.0
 """Seconds between looks at the campaign where nothing wakes us: for the counts, and to see that the database is up."""
 
+LOOK_AGAIN_WHEN_AWAY = 0.5
+
 PAUSE = 0.05
 """Seconds between looks at the least: a wake-up stays set until the dispatcher, busy claiming, has seen it too."""
 
@@ -93,7 +95,9 @@ class _Watch:
             if await self._ended():
                 return
             await first_of(self._interrupts.asked, within=PAUSE)
-            if rest.is_set():
+            if self._away_since is not None:
+                await first_of(self._interrupts.asked, within=LOOK_AGAIN_WHEN_AWAY)
+            elif rest.is_set():
                 await first_of(wake, self._interrupts.asked, within=LOOK_AGAIN_AT_REST)
             else:
                 await first_of(rest, wake, self._interrupts.asked, within=LOOK_AGAIN)
@@ -114,7 +118,6 @@ class _Watch:
             self._away_since = self._away_since or monotonic()
             if monotonic() - self._away_since > GIVE_UP:
                 raise UnavailableError(f"the database has been away for {GIVE_UP:.0f} s ({error}): {GO_ON}") from error
-            await first_of(self._interrupts.asked, within=0.5)
             return False
         self._away_since = None
         return ended

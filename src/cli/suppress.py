@@ -18,6 +18,7 @@ REASON_LIMIT = 100
 
 @click.command(
     cls=Command,
+    short_help="Mail an address no more.",
     example="""
     postledger suppress ann@x.example --reason "asked by phone"
     """,

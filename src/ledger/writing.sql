@@ -9,11 +9,14 @@ SELECT id FROM senders WHERE name = $1 AND secret IS NOT DISTINCT FROM $2
 SELECT pg_advisory_xact_lock(lock_key('enqueue', $1)), pg_advisory_xact_lock(lock_key('campaign', $1))
 
 -- name: never_given
--- Which of these variables no recipient of the campaign has; `name` is the recipient's own, all others are merge data.
+-- Which of these variables no recipient of the campaign has; `name` is the recipient's own, all others are merge data. In
+-- the order of the key, so that the planner walks this campaign by its index and stops at the first who has it.
 SELECT v.name FROM unnest($2::text[]) AS v(name)
-WHERE CASE v.name WHEN 'name'
-    THEN NOT EXISTS (SELECT FROM recipients r WHERE r.campaign_id = $1 AND r.name IS NOT NULL)
-    ELSE NOT EXISTS (SELECT FROM recipients r WHERE r.campaign_id = $1 AND r.data ? v.name) END
+WHERE CASE v.name
+    WHEN 'name' THEN (SELECT r.delivery_id FROM recipients r WHERE r.campaign_id = $1 AND r.name IS NOT NULL
+                      ORDER BY r.delivery_id LIMIT 1)
+    ELSE (SELECT r.delivery_id FROM recipients r WHERE r.campaign_id = $1 AND r.data ? v.name
+          ORDER BY r.delivery_id LIMIT 1) END IS NULL
 ORDER BY v.name
 
 -- name: has_recipients

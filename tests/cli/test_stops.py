@@ -2,9 +2,12 @@
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import asyncpg
+import pytest
 
 from postledger.cli import sending
 from postledger.workers import worker
@@ -148,6 +151,55 @@ def test_the_server_is_shut_down_meanwhile(own_server: PrivateServer, offline: D
     assert shown["counts"]["pending"] >= PEOPLE - mails(shell)
     assert shown["counts"]["sent"] in (mails(shell) - 1, mails(shell))
     assert offline.run("audit", "verify", "--database", own_server.dsn).code == 0
+
+
+@asynccontextmanager
+async def silent_relay() -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """A relay that says nothing any more once it has a mail; the event tells that it has."""
+    got_mail = asyncio.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 relay.example\r\n")
+        while line := await reader.readline():
+            if line == b".\r\n":
+                got_mail.set()
+            elif not got_mail.is_set() and line[:4] in (b"EHLO", b"MAIL", b"RCPT", b"RSET", b"QUIT", b"DATA"):
+                writer.write(b"354 go on\r\n" if line[:4] == b"DATA" else b"250 fine\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(converse, "127.0.0.1", 0)
+    async with server:
+        yield f"smtp://127.0.0.1:{server.sockets[0].getsockname()[1]}?starttls=off", got_mail
+
+
+@pytest.mark.parametrize("command", ["send", "work"])
+async def test_a_second_signal_leaves_at_once(shell: Shell, command: str) -> None:
+    shell.people(1)
+    async with silent_relay() as (url, got_mail):
+        if command == "send":
+            process = await shell.start(*shell.letter_to("people.csv", via=url))
+        else:
+            await shell.send("people.csv", "--no-wait", via=url)
+            process = await shell.start("work")
+        async with asyncio.timeout(20):
+            await got_mail.wait()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        ran = await shell.ended(process)
+    assert ran.code == 3
+    assert ran.err.splitlines()[-1].startswith("postledger: left at once")
+
+
+async def test_what_the_relay_still_owes_when_the_grace_is_over(shell: Shell) -> None:
+    shell.people(1)
+    async with silent_relay() as (url, got_mail):
+        process = await shell.start(*shell.letter_to("people.csv", via=url, grace="1s", unknown="hold"), "--json")
+        async with asyncio.timeout(20):
+            await got_mail.wait()
+        process.send_signal(signal.SIGTERM)
+        ran = await shell.ended(process)
+    assert (ran.code, ran.document["counts"]["unknown"]) == (3, 1)
+    await shell.verified()
 
 
 async def test_output_that_nobody_reads_on(shell: Shell) -> None:
