@@ -25,7 +25,7 @@ def _meaning(type_: str, body: Mapping[str, Any]) -> str:
         case "Requeued":
             return f"the campaign's policy is `resend`: again at {_clock(body['due_at'])}"
         case "Sent":
-            return f"try {body['attempt']} was accepted, Message-ID {body['message_id']}"
+            return f"try {body['attempt']} was accepted, Message-ID {body.get('message_id', 'none')}"
         case _:
             return ", ".join(f"{name} {value}" for name, value in body.items())
 
