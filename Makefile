@@ -11,7 +11,7 @@ help: ## What there is to do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(STAMP)-%: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "postledger: needs python3 (3.11 or newer) with venv: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || { echo "postledger: needs python3 (3.11 or newer) with venv: apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "postledger: $(VENV) has a Python older than 3.11; remove it and set PYTHON=python3.11" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
