@@ -62,7 +62,12 @@ class Flags:
 @click.option("--from", "mail_from", metavar="ADDRESS", required=True, help='Sender: "Name <address>".')
 @click.option("--html", metavar="FILE", required=True, help="The letter.")
 @click.option("--text", metavar="FILE", help="Its text version; made from the HTML where none is given.")
-@click.option("--via", metavar="URL", required=True, help="Provider: smtp://, smtps://, file:///folder, null://.")
+@click.option(
+    "--via",
+    metavar="URL",
+    required=True,
+    help="Provider: smtp://, smtps://, file:///folder, null://. A password may be written env:NAME.",
+)
 @click.option("--name", help="Campaign. The same name again adds new people and goes on with what is unfinished.")
 @click.option("--no-wait", is_flag=True, help="Write it down, start it, and leave the sending to `postledger work`.")
 @click.option("--dry-run", is_flag=True, help="Check everything, show the first mail's head, write nothing.")
@@ -138,6 +143,8 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
 
 
 def _people(to: str, name: str) -> CsvReader:
+    if to == "-" and sys.stdin is None:
+        raise UsageError("--to - reads standard input, which is closed: name a file")
     return read_csv(sys.stdin.buffer if to == "-" else to, name=name)
 
 

@@ -90,17 +90,22 @@ class _Watch:
 
     async def run(self, working: asyncio.Future[None]) -> None:
         """Returns when there is no more to wait for."""
-        rest, wake = self._worker.dispatcher.rest, self._worker.session.wake
         while not self._interrupts.asked.is_set() and not working.done():
+            rested = self._worker.dispatcher.rest.is_set()
             if await self._ended():
                 return
             await first_of(self._interrupts.asked, within=PAUSE)
-            if self._away_since is not None:
-                await first_of(self._interrupts.asked, within=LOOK_AGAIN_WHEN_AWAY)
-            elif rest.is_set():
-                await first_of(wake, self._interrupts.asked, within=LOOK_AGAIN_AT_REST)
-            else:
-                await first_of(rest, wake, self._interrupts.asked, within=LOOK_AGAIN)
+            await self._wait(rested=rested)
+
+    async def _wait(self, *, rested: bool) -> None:
+        """Until another look makes sense. `rested`: the worker had nothing to do before the last look already."""
+        rest, wake, asked = self._worker.dispatcher.rest, self._worker.session.wake, self._interrupts.asked
+        if self._away_since is not None:
+            await first_of(asked, within=LOOK_AGAIN_WHEN_AWAY)
+        elif rested:
+            await first_of(wake, asked, within=LOOK_AGAIN_AT_REST)
+        else:
+            await first_of(rest, wake, asked, within=LOOK_AGAIN)
 
     async def ending(self) -> Ending:
         """After the last outcome is recorded."""
