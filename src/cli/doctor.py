@@ -57,7 +57,7 @@ Look = Callable[[], Awaitable[str]]
     postledger doctor --via "smtp://user:password@relay.example:587"
     """,
 )
-@click.option("--via", metavar="URL", help="A provider to try; else those of all campaigns so far.")
+@click.option("--via", metavar="URL", help="A provider to try; else those of campaigns that are not at their end.")
 @click.pass_obj
 def doctor(given: Given, via: str | None) -> int:
     """Check database, schema, role, notifications and providers; say what to do about each.

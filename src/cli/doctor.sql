@@ -15,4 +15,7 @@ SELECT wake_channel() || '_doctor_' || pg_backend_pid()
 SELECT pg_notify($1, '')
 
 -- name: senders
-SELECT id, name FROM senders ORDER BY id
+-- Those that mails may still leave by: a relay that served an old campaign may be gone for good reasons.
+SELECT s.id, s.name FROM senders s
+WHERE EXISTS (SELECT FROM campaigns c WHERE c.sender_id = s.id AND c.status NOT IN ('completed', 'cancelled'))
+ORDER BY s.id

@@ -107,6 +107,12 @@ def test_doctor(spring: Desk, empty_database: str) -> None:
     assert (away.code, "WRONG connection" in away.out) == (69, True)
 
 
+def test_doctor_leaves_out_relays_of_campaigns_that_are_over(spring: Desk) -> None:
+    spring.run("campaign", "cancel", "spring")
+    checks = spring.run("doctor", "--json").document["checks"]
+    assert "provider" not in [check["name"] for check in checks]
+
+
 def test_doctor_finds_a_role_that_may_change_the_log(spring: Desk) -> None:
     spring.sql("GRANT UPDATE (body) ON postledger.events TO postledger_app")
     ran = spring.run("doctor", "--json")
