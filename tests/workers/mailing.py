@@ -113,6 +113,23 @@ class Mailing:
 
         await eventually(reached, within)
 
+    async def until_happened(self, campaign: int, event: str, count: int = 1, within: float = MOST) -> None:
+        """Waits for so many events of one type."""
+
+        async def reached() -> None:
+            assert (await self.happened(campaign))[event] >= count
+
+        await eventually(reached, within)
+
+    async def skip(self, seconds: float) -> None:
+        """The database's clock goes on by so much, and whoever waits for a time is told to look."""
+        async with self.database.connection(role=None) as owner:
+            await owner.execute(
+                "CREATE OR REPLACE FUNCTION clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE"
+                f" AS $$ SELECT clock_timestamp() + interval '{seconds} seconds' $$"
+            )
+        await self.conn.execute("SELECT wake()")
+
     async def until_counts(self, campaign: int, within: float = MOST, **counts: int) -> None:
         """Waits for these counts, and no others."""
 
@@ -126,6 +143,14 @@ class Mailing:
         found = await verify(self.conn, campaign)
         assert found.equal, found.differences
         assert await self.claims() == 0
+
+    async def check_envelopes(self, campaign: int, mails: Iterable[Caught]) -> None:
+        """Each mail went to the recipient of the delivery that it names, and to nobody else."""
+        query = "SELECT delivery_id, email FROM recipients WHERE campaign_id = $1"
+        whose = {f"{campaign}.{delivery}": email for delivery, email in await self.conn.fetch(query, campaign)}
+        for mail in mails:
+            assert mail.recipient == whose[mail.headers["x-postledger-delivery"]]
+            assert f"To: {mail.recipient}\r\n".encode() in mail.content
 
     async def check_copies(self, campaign: int, received: Counter[str]) -> None:
         """Nobody is missing who is recorded as sent, and a second copy needs an unknown outcome before it."""
