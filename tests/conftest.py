@@ -5,10 +5,17 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+import structlog
 
 from postledger.database import Connection, Database
 from tests.lab import Lab, open_lab
 from tests.servers import PrivateServer, migrate_template, session_server, watched
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """Logs as structlog has them, whatever a command that ran in this process has set."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
