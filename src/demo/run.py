@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ..database import Database
 from ..errors import ConfigurationError
-from ..ledger.operating import suppress
+from ..ledger import campaigns, operating
 from ..projections.find import find_campaign, find_recipient
 from ..projections.history import history
 from ..projections.verify import verify
@@ -42,10 +42,13 @@ async def run(database: Database, folder: Path, *, recipients: int, send: Send) 
     cast = Cast(recipients, domain=f"{name}.example")
     home = _packed(folder / name, cast)
     async with database.connection(label="demo") as conn:
-        await suppress(conn, cast.suppressed.email, "unsubscribed")
+        await operating.suppress(conn, cast.suppressed.email, "unsubscribed")
     async with receiving(home / LOG) as receiver:
         finished = await send(Parcel(name, home / PEOPLE, home / LETTER, receiver.url))
-    return await _find(database, name, cast, receiver) if finished else None
+    if not finished:
+        await _cancel(database, name)
+        return None
+    return await _find(database, name, cast, receiver)
 
 
 def _packed(home: Path, cast: Cast) -> Path:
@@ -59,6 +62,15 @@ def _packed(home: Path, cast: Cast) -> Path:
             f"the folder {home} cannot be written ({error.strerror}): name another with --data or POSTLEDGER_DATA"
         ) from error
     return home
+
+
+async def _cancel(database: Database, name: str) -> None:
+    """Its mail server is gone, and nobody shall try to reach it for a day."""
+    async with database.connection(label="demo") as conn:
+        campaign = await find_campaign(conn, name)
+        if await conn.fetchval(campaigns.sql.status, campaign.id) in ("sending", "paused"):
+            await operating.command(conn, campaign.id, "cancel")
+            await operating.sweep(conn, campaign.id)
 
 
 async def _find(database: Database, name: str, cast: Cast, receiver: Receiver) -> Findings:

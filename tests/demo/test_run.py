@@ -17,6 +17,7 @@ from postledger.database import Database
 from postledger.demo.findings import compare
 from postledger.demo.people import LEAST, Cast
 from postledger.embedded.lock import is_free
+from postledger.projections.verify import verify
 from tests.eventually import eventually
 
 PEOPLE = str(LEAST)
@@ -44,7 +45,7 @@ async def finished(running: asyncio.subprocess.Process) -> tuple[int, str, str]:
 async def until_sending(running: asyncio.subprocess.Process) -> None:
     assert running.stdout is not None
     async for line in running.stdout:
-        if b" recipients" in line:
+        if line.startswith(b'campaign "'):
             return
     raise AssertionError("it ended before it sent anything")
 
@@ -125,6 +126,18 @@ async def test_stopped_on_the_way_it_leaves_nothing_running(ending: signal.Signa
     assert "Traceback" not in errors
     assert processes_of(data) == []
     assert is_free(data / "server.lock")
+
+
+async def test_stopped_on_the_way_it_leaves_nothing_to_do(database: str, tmp_path: Path) -> None:
+    async with demo("--database", database, "--data", str(tmp_path)) as running:
+        await until_sending(running)
+        running.send_signal(signal.SIGINT)
+        code, _, errors = await finished(running)
+    assert code == 3, errors
+    async with Database(database).connection() as conn:
+        assert await conn.fetchval("SELECT status FROM campaigns") == "cancelled"
+        assert await conn.fetchval("SELECT count(*) FROM recipient_queue WHERE status IN ('pending', 'sending')") == 0
+        assert (await verify(conn, None)).equal
 
 
 async def test_killed_it_takes_its_mail_server_along(database: str, tmp_path: Path) -> None:
