@@ -88,17 +88,21 @@ class Reaper:
     async def step(self) -> None:
         """One look, a second after the last."""
         await self.needed.wait()
+        await self.look()
+        if self.needed.is_set():
+            await asyncio.sleep(NEXT_PROBE * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
+
+    async def look(self) -> None:
+        """Tries for the watch; who has it probes, buries and reclaims."""
         try:
             async with self.session.use() as conn:
-                probes = await self._look(conn)
+                probes = await self._probe(conn)
             if probes:
                 await self._bury_and_reclaim(probes)
         except LinkLost as error:
             log.info("watch_interrupted", reason=str(error)[:200])
-        if self.needed.is_set():
-            await asyncio.sleep(NEXT_PROBE * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
 
-    async def _look(self, conn: Connection) -> list[Probe]:
+    async def _probe(self, conn: Connection) -> list[Probe]:
         if self._watch_since != self.session.since:
             self._watch_since = None
             self._suspicion = Suspicion()
