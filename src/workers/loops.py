@@ -11,6 +11,9 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
+PAUSE = 1.0
+"""Seconds that a loop rests after a fault."""
+
 
 async def forever(step: Callable[[], Awaitable[None]], name: str) -> None:
     """Repeats `step`. What it raises is a fault of ours: it is logged with its traceback, and the loop goes on."""
@@ -19,7 +22,7 @@ async def forever(step: Callable[[], Awaitable[None]], name: str) -> None:
             await step()
         except Exception:
             log.exception("loop_failed", loop=name)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(PAUSE)
 
 
 async def first_of(*events: asyncio.Event, within: float) -> None:
