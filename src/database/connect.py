@@ -12,7 +12,7 @@ import asyncpg
 import orjson
 from attrs import frozen
 
-from .errors import translated
+from .errors import GONE, translated
 
 APP_ROLE = "postledger_app"
 
@@ -102,7 +102,7 @@ async def close(conn: Connection | None) -> None:
         return
     try:
         await conn.close(timeout=2)
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncio.CancelledError):
+    except (asyncpg.PostgresError, *GONE, asyncio.CancelledError):
         conn.terminate()
 
 

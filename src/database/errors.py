@@ -33,6 +33,7 @@ _OURS: dict[str, type[PostledgerError]] = {
 GONE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what asyncpg says of a call on a connection whose end it has not read yet
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -86,7 +87,7 @@ def translated(dsn: str) -> Iterator[None]:
     """Database errors inside the block leave it as PostledgerError."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
         told = translate(error, dsn)
         if told is None:
             raise
