@@ -13,4 +13,4 @@ async def history(conn: Connection, campaign_id: int, delivery_id: int) -> list[
 
     Nothing is decoded: an event that cannot be read is shown as it stands.
     """
-    return [event_json(row, row["body"]) for row in await conn.fetch(sql.history, campaign_id, delivery_id)]
+    return [event_json(row) for row in await conn.fetch(sql.history, campaign_id, delivery_id)]

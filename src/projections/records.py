@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import asyncpg
+import orjson
 
 from ..errors import PostledgerError
 from ..events.codec import UndecodableEvent, decode
@@ -33,8 +34,8 @@ def read_event(row: Row) -> Recorded:
     return Recorded(row["position"], row["campaign_id"], row["delivery_id"], row["version"], row["at"], event)
 
 
-def event_json(row: Row, body: Any) -> dict[str, Any]:
-    """The public form of an event. `block` is null as long as the log is not sealed."""
+def event_json(row: Row) -> dict[str, Any]:
+    """The public form of a row whose `body` is JSON text. `block` is null as long as the log is not sealed."""
     return {
         "position": str(row["position"]),
         "block": None,
@@ -43,5 +44,13 @@ def event_json(row: Row, body: Any) -> dict[str, Any]:
         "version": row["version"],
         "type": row["type"],
         "at": write_moment(row["at"]),
-        "body": body,
+        "body": _shown(row["body"]),
     }
+
+
+def _shown(body: str) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # PostgreSQL keeps numbers that no float holds. Nobody writes any, and whoever looks for tampering must see it.
+        return {"unreadable": body}

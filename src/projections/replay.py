@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
-
 from ..database import Blocks, Connection
 from ..events.fold import (
     CampaignState,
@@ -43,7 +41,7 @@ async def replay(conn: Connection, campaign_id: int) -> AsyncIterator[tuple[dict
                 raise ReplayError(recorded, reason) from reason
             if isinstance(state, CampaignState):
                 campaign = state
-            yield event_json(row, orjson.loads(row["body"])), state_json(state)
+            yield event_json(row), state_json(state)
 
 
 def _after(row: Row, recorded: Recorded, campaign: CampaignState | None) -> State:

@@ -1,5 +1,7 @@
 """One delivery's events, in their order and in their public form."""
 
+import pytest
+
 from postledger.projections.history import history
 from tests import campaigns
 from tests.campaigns import claim, enlist, failed, sent, settle, started
@@ -48,15 +50,16 @@ async def test_what_has_no_version_stands_where_it_came(app):
     ]
 
 
-async def test_an_event_that_cannot_be_read_is_shown_as_it_stands(app):
+@pytest.mark.parametrize(
+    ("body", "shown"), [('{"to": 1.5}', {"to": 1.5}), ('{"to": 1e999}', {"unreadable": '{"to": 1' + "0" * 999 + "}"})]
+)
+async def test_an_event_that_cannot_be_read_is_shown_as_it_stands(app, body, shown):
     campaign = await started(app, 1)
     delivery = await app.fetchval("SELECT delivery_id FROM recipient_queue")
-    await app.execute(
-        "INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES ($1, $2, 2, 'Teleported', '{}')",
-        campaign,
-        delivery,
-    )
-    assert (await history(app, campaign, delivery))[-1]["type"] == "Teleported"
+    insert = "INSERT INTO events (campaign_id, delivery_id, version, type, body)"
+    await app.execute(f"{insert} VALUES ($1, $2, 2, 'Teleported', '{body}')", campaign, delivery)
+    last = (await history(app, campaign, delivery))[-1]
+    assert (last["type"], last["body"]) == ("Teleported", shown)
 
 
 async def test_a_delivery_that_the_log_does_not_know_has_none(app):
