@@ -25,8 +25,9 @@ PROBE_EVERY = 1.0
 NEXT_PROBE = 1.02
 """Seconds between probes: timers may fire a little early, and a third probe would cost a second."""
 
-UNBROKEN_FOR = 5.0
-"""Seconds the observer's own session must have lasted: after a restart of the server everybody gets time to return."""
+CAUTION = 12
+"""The observer's own session must have lasted for a twelfth of the lease, 5 s of 60, before what it sees counts: after
+a restart of the server everybody gets time to return."""
 
 
 @frozen
@@ -79,6 +80,7 @@ class Reaper:
         self.session = session
         self.link = link
         self.lease_in = lease_in
+        self.unbroken_for = lease_in.total_seconds() / CAUTION
         self.clock = clock
         self.needed = asyncio.Event()
         self._watch_since: float | None = None
@@ -126,7 +128,7 @@ class Reaper:
 
     async def _bury_and_reclaim(self, probes: list[Probe]) -> None:
         now = self.clock()
-        dead = self._suspicion.judge(probes, now, trusted=now - self.session.since >= UNBROKEN_FOR)
+        dead = self._suspicion.judge(probes, now, trusted=now - self.session.since >= self.unbroken_for)
         orphans = any(p.ended for p in probes)
         for probe in dead:
             async with self.link.use() as conn:

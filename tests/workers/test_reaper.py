@@ -8,7 +8,7 @@ import pytest
 
 from postledger.database import Connection
 from postledger.workers.link import Link
-from postledger.workers.reaper import PROBE_EVERY, UNBROKEN_FOR, Reaper
+from postledger.workers.reaper import PROBE_EVERY, Reaper
 from postledger.workers.session import Session
 from tests import campaigns
 from tests.eventually import eventually
@@ -22,7 +22,7 @@ class Observer:
         self.link = Link(mailing.database, "observer")
         self.session = Session(mailing.database, self.link, on_buried=lambda: None)
         self.reaper = Reaper(self.session, self.link, lease_in=timedelta(seconds=60), clock=self.clock)
-        self.later = UNBROKEN_FOR
+        self.later = self.reaper.unbroken_for
 
     def clock(self) -> float:
         return time.monotonic() + self.later
