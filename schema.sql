@@ -316,6 +316,7 @@ CREATE TABLE workers (
     lease_only  boolean NOT NULL DEFAULT false,  -- behind a pooler a session lock proves nothing: only the lease counts
     started_at  timestamptz NOT NULL DEFAULT clock(),
     seen_at     timestamptz NOT NULL DEFAULT clock(),
+    watched_at  timestamptz,  -- when it last looked at the others
     ended_at    timestamptz,
     ended       text CHECK (ended IN ('left', 'dead')),
     CONSTRAINT workers_ended CHECK ((ended IS NULL) = (ended_at IS NULL))
@@ -1083,14 +1084,28 @@ END $$;
 CREATE FUNCTION release_claim(p_claim uuid, p_worker bigint) RETURNS int LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT end_claim(k.campaign_id, k.claim_id, 'Released', 'given_up') FROM claims k WHERE k.claim_id = p_claim AND k.worker_id = p_worker $$;
 
+-- May this worker watch over the others, and has anybody to? The lock, kept by the session, makes it one watcher, and goes with
+-- it when it dies. A watcher that hangs keeps it, so whoever sees that nobody has looked for a while watches without.
+CREATE FUNCTION try_watch(p_worker bigint, OUT locked boolean, OUT watched boolean, OUT needed boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    locked := pg_try_advisory_lock(lock_key('watch'));
+    watched := EXISTS (SELECT FROM workers w WHERE w.id <> p_worker AND w.ended IS NULL AND w.watched_at > clock() - interval '3 seconds');
+    needed := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
+END $$;
+
 -- One look at every other worker that holds claims: is its session lock free, is its lease over, is it ended already?
 -- The probe's own locks go with this statement.
 CREATE FUNCTION probe_workers(p_worker bigint, p_lease interval)
 RETURNS TABLE (worker_id bigint, session int, ended boolean, free boolean, overdue boolean)
-LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE workers w SET watched_at = clock() WHERE w.id = p_worker;
+    RETURN QUERY
     SELECT w.id, w.session, w.ended IS NOT NULL, NOT w.lease_only AND pg_try_advisory_xact_lock(lock_key('worker', w.id)), w.seen_at < clock() - p_lease
-    FROM workers w WHERE w.id <> p_worker AND w.id IN (SELECT k.worker_id FROM claims k WHERE k.unsettled > 0)
-$$;
+    FROM workers w WHERE w.id <> p_worker AND w.id IN (SELECT k.worker_id FROM claims k WHERE k.unsettled > 0);
+END $$;
 
 -- Declares a worker dead: it must still be in the session that was probed, and its lock free or its lease over right now.
 CREATE FUNCTION bury_worker(p_worker bigint, p_session int, p_lease interval) RETURNS boolean

@@ -44,8 +44,7 @@ SELECT wake()
 SELECT finish_campaign($1)
 
 -- name: try_watch
-SELECT pg_try_advisory_lock(lock_key('watch')) AS got,
-       EXISTS (SELECT FROM claims WHERE worker_id <> $1 AND unsettled > 0) AS needed
+SELECT locked, watched, needed FROM try_watch($1)
 
 -- name: leave_watch
 SELECT pg_advisory_unlock(lock_key('watch'))

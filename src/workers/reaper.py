@@ -83,8 +83,9 @@ class Reaper:
         self.unbroken_for = lease_in.total_seconds() / CAUTION
         self.clock = clock
         self.needed = asyncio.Event()
-        self._watch_since: float | None = None
-        """The session in which this worker took the watch; another session means that it is gone."""
+        self._locked_in: float | None = None
+        """The session that has the lock of the watch; another session means that it is gone."""
+        self._seen_in = 0.0
         self._suspicion = Suspicion()
 
     async def step(self) -> None:
@@ -92,7 +93,7 @@ class Reaper:
         await self.needed.wait()
         await self.look()
         if self.needed.is_set():
-            await asyncio.sleep(NEXT_PROBE * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
+            await asyncio.sleep(NEXT_PROBE * (1.0 if self._locked_in else random.uniform(0.8, 1.0)))
 
     async def look(self) -> None:
         """Tries for the watch; who has it probes, buries and reclaims."""
@@ -105,21 +106,34 @@ class Reaper:
             log.info("watch_interrupted", reason=str(error)[:200])
 
     async def _probe(self, conn: Connection) -> list[Probe]:
-        if self._watch_since != self.session.since:
-            self._watch_since = None
+        if not await self._may_watch(conn):
             self._suspicion = Suspicion()
-            row = await fetch_one(conn, queue.sql.try_watch, self.session.worker, timeout=5)
-            if not row["needed"]:
-                self._stand_down()
-            if not row["got"]:
-                return []
-            self._watch_since = self.session.since
+            return []
         rows = await conn.fetch(queue.sql.probe, self.session.worker, self.lease_in, timeout=5)
         if not rows:
-            await conn.fetchval(queue.sql.leave_watch, timeout=5)
-            self._watch_since = None
+            await self._leave_watch(conn)
             self._stand_down()
         return [Probe(*row) for row in rows]
+
+    async def _may_watch(self, conn: Connection) -> bool:
+        """Who has the lock watches; who sees that its holder does not (it may hang), watches too."""
+        if self._seen_in != self.session.since:
+            self._seen_in = self.session.since
+            self._suspicion = Suspicion()
+        if self._locked_in == self.session.since:
+            return True
+        row = await fetch_one(conn, queue.sql.try_watch, self.session.worker, timeout=5)
+        self._locked_in = self.session.since if row["locked"] else None
+        if not row["needed"]:
+            await self._leave_watch(conn)
+            self._stand_down()
+            return False
+        return bool(row["locked"] or not row["watched"])
+
+    async def _leave_watch(self, conn: Connection) -> None:
+        if self._locked_in is not None:
+            self._locked_in = None
+            await conn.fetchval(queue.sql.leave_watch, timeout=5)
 
     def _stand_down(self) -> None:
         """Nobody holds anything. What the others have deferred or given back is for every worker to know of."""

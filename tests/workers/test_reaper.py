@@ -196,6 +196,22 @@ async def test_one_watches_and_the_next_takes_over(mailing, other, owner, observ
     assert await ended(mailing.conn, worker) == "dead"
 
 
+async def test_a_watcher_that_hangs_is_done_without(mailing, other, owner, observe) -> None:
+    """It keeps its lock of the watch, being alive as far as the server knows."""
+    hung, second, third = await observe(), await observe(), await observe()
+    _, worker = await holding(mailing, other, locked=False)
+    await hung.look()
+    await second.look()
+    await owner.execute("UPDATE workers SET watched_at = clock() - interval '4 s' WHERE id = $1", hung.session.worker)
+    await second.look()
+    await third.look()
+    assert await ended(mailing.conn, worker) is None
+    await second.look()
+    assert await ended(mailing.conn, worker) == "dead"
+    watched = await owner.fetch("SELECT id FROM workers WHERE watched_at > clock() - interval '3 s'")
+    assert [row["id"] for row in watched] == [second.session.worker]  # one is enough
+
+
 async def test_when_nobody_holds_anything_it_stands_down_and_looks_at_the_work(mailing, other, observer) -> None:
     """What the others have deferred falls due some time, and this worker may be the only one left by then."""
     campaign, worker = await holding(mailing, other, locked=True)
