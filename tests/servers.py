@@ -5,7 +5,7 @@ import itertools
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -46,8 +46,8 @@ def installation() -> Path | None:
 class PrivateServer:
     """A server of the tests' own, to create databases on, to stop, start and kill."""
 
-    def __init__(self, home: Path) -> None:
-        self._server = Server.at(home, installation(), SETTINGS)
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._server = Server.at(home, installation(), SETTINGS | dict(settings or {}))
         self._numbers = itertools.count(1)
         self.admin_dsn = ""
         self.dsn = ""

@@ -99,6 +99,10 @@ class Crew:
     def workers(self) -> list[Child]:
         return [child for child in self.children if child.name == "worker"]
 
+    def worker(self, worker_id: int) -> Child:
+        """The process that is this worker."""
+        return next(worker for worker in self.workers if int(worker.said) == worker_id)
+
     async def start_relay(self, slow: float = 0.03) -> None:
         self.caught.touch()
         relay = await self._start("relay", HERE / "relay.py", self.caught, "--slow", str(slow))

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -58,6 +57,7 @@ class Run:
         self.caught = caught
         self.campaign = 0
         self._link = Link(self.database, "chaos")
+        self._read = self._mails = 0
 
     async def start(self, url: str, size: int, *, unknown: str = "resend") -> None:
         async with self.database.connection(role=None) as conn:
@@ -76,16 +76,22 @@ class Run:
             except LinkLost:
                 await asyncio.sleep(0.05)
 
-    async def until_sent(self, count: int) -> None:
+    async def until_sent(self, count: int, within: float = FINISHES_WITHIN) -> None:
         """So many mails are with the relay."""
 
         def sent() -> None:
             assert self.mails() >= count
 
-        await eventually(sent, FINISHES_WITHIN)
+        await eventually(sent, within)
 
     def mails(self) -> int:
-        return self.caught.read_bytes().count(b"\n")
+        """How many the relay has taken; reads what is new in its log."""
+        with self.caught.open("rb") as log:
+            log.seek(self._read)
+            new = log.read()
+        self._read += len(new)
+        self._mails += new.count(b"\n")
+        return self._mails
 
     async def until_free(self, worker: int) -> float:
         """Seconds until no claim is under this worker's name any more."""
@@ -105,6 +111,18 @@ class Run:
 
         await eventually(held, FINISHES_WITHIN)
 
+    async def watcher(self) -> int:
+        """The worker that watches over the others: the one whose loss is hardest to notice."""
+
+        async def found() -> int:
+            watcher = await self.value(
+                "SELECT id FROM workers WHERE ended IS NULL ORDER BY watched_at DESC NULLS LAST LIMIT 1"
+            )
+            assert await self.value("SELECT count(watched_at) FROM workers WHERE id = $1", watcher)
+            return watcher
+
+        return await eventually(found, FINISHES_WITHIN)
+
     async def until_progress(self) -> float:
         """Seconds until another mail arrives than those that are there now and those that are on their way."""
         begun, before = time.monotonic(), self.mails()
@@ -115,10 +133,8 @@ class Run:
         await eventually(more, FINISHES_WITHIN)
         return time.monotonic() - begun
 
-    async def until_completed(self, within: float = FINISHES_WITHIN, tell: Callable[[int], None] | None = None) -> None:
+    async def until_completed(self, within: float = FINISHES_WITHIN) -> None:
         async def completed() -> None:
-            if tell is not None:
-                tell(self.mails())
             assert await self.value(
                 "SELECT count(*) FROM campaigns WHERE id = $1 AND status = 'completed'", self.campaign
             )

@@ -56,7 +56,8 @@ async def begun(hired: Crew, workers: int, *, size: int = SIZE) -> tuple[Run, li
 
 
 async def test_one_of_three_is_killed(hired: Crew, record: Record) -> None:
-    run, (victim, *_) = await begun(hired, 3)
+    run, _ = await begun(hired, 3)
+    victim = hired.worker(await run.watcher())
     await run.until_held(int(victim.said))
     await victim.kill()
     record(await run.until_free(int(victim.said)))
@@ -77,7 +78,8 @@ async def test_the_only_one_is_killed_and_another_started(hired: Crew, record: R
 
 async def test_one_is_stopped_for_longer_than_its_lease_and_comes_back(hired: Crew, record: Record) -> None:
     """What it had sent when it was stopped is told late: kept as evidence, or applied where that is still true."""
-    run, (victim, *_) = await begun(hired, 2)
+    run, _ = await begun(hired, 2)
+    victim = hired.worker(await run.watcher())
     await run.until_held(int(victim.said))
     victim.send(signal.SIGSTOP)
     record(await run.until_free(int(victim.said)))
