@@ -2,7 +2,7 @@
 
 from .blocks import Blocks
 from .connect import Connection, Database, close, fetch_one, process_label
-from .errors import GONE, translate, translated
+from .errors import GONE, first_line, translate, translated
 from .migrate import SCHEMA_VERSION, migrate
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Database",
     "close",
     "fetch_one",
+    "first_line",
     "migrate",
     "process_label",
     "translate",

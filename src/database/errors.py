@@ -49,7 +49,8 @@ GONE = (
 )
 
 
-def _reason(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What happened, without the details, which may hold somebody's data."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -58,26 +59,28 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
     where = redact(dsn)
     match error:
         case asyncpg.PostgresError(sqlstate=str() as state) if state in _OURS:
-            return _OURS[state](_reason(error))
+            return _OURS[state](first_line(error))
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             return UnavailableError(
-                f"database {where} refuses the login ({_reason(error)}): check user and password in --database"
+                f"database {where} refuses the login ({first_line(error)}): check user and password in --database"
             )
         case asyncpg.InvalidCatalogNameError():
             return UnavailableError(
-                f"database {where} does not exist ({_reason(error)}): create it (createdb) or correct --database"
+                f"database {where} does not exist ({first_line(error)}): create it (createdb) or correct --database"
             )
         case asyncpg.InvalidParameterValueError() | asyncpg.UndefinedTableError() | asyncpg.UndefinedFunctionError():
             return ConfigurationError(
-                f"database {where} has no Postledger schema yet ({_reason(error)}): run 'postledger migrate'"
+                f"database {where} has no Postledger schema yet ({first_line(error)}): run 'postledger migrate'"
             )
         case asyncpg.InsufficientPrivilegeError():
-            return ConfigurationError(f"database {where}: {_reason(error)}: the login needs GRANT postledger_app TO it")
+            return ConfigurationError(
+                f"database {where}: {first_line(error)}: the login needs GRANT postledger_app TO it"
+            )
         case asyncpg.ClientConfigurationError():
-            return ConfigurationError(f"database URL {where} is not usable: {_reason(error)}")
+            return ConfigurationError(f"database URL {where} is not usable: {first_line(error)}")
         case _ if isinstance(error, GONE):
             return UnavailableError(
-                f"database {where} cannot be used ({_reason(error)}): is the server up, and --database right?"
+                f"database {where} cannot be used ({first_line(error)}): is the server up, and --database right?"
             )
     return None
 

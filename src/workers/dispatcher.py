@@ -29,6 +29,12 @@ BUSY_AGAIN = 0.05
 PLAN_AGE = 1.0
 """Seconds for which an order of campaigns is good."""
 
+FAULTY = 2.0
+"""Seconds after which a campaign that made trouble is tried again, or when somebody wakes us."""
+
+UNUSABLE = 30.0
+"""The same for one whose sender or letter cannot be used here."""
+
 SWEEP = 1000
 """Rows of a cancelled campaign in one call."""
 
@@ -68,7 +74,9 @@ class Dispatcher:
         self.stopping = asyncio.Event()
         self._plan: list[int] = []
         self._cancelled: list[int] = []
-        self._unserved: dict[int, str] = {}
+        self._aside: dict[int, float] = {}
+        """Campaigns that made trouble, and when they are tried again."""
+        self._told: dict[int, str] = {}
         self._planned_at = -NEVER
         self._due_at = NEVER
 
@@ -82,7 +90,7 @@ class Dispatcher:
                 await self._make_plan()
             again_in = await self._serve()
         except LinkLost as error:
-            log.warning("claim_failed", reason=str(error)[:200])
+            log.warning("claim_failed", reason=str(error))
             self._plan = []
             again_in = random.uniform(0.1, 0.5)
         await first_of(self.session.wake, self.room, self.stopping, within=again_in)
@@ -92,16 +100,19 @@ class Dispatcher:
         return not self._plan or self.session.wake.is_set() or now - self._planned_at > PLAN_AGE or now >= self._due_at
 
     async def _make_plan(self) -> None:
+        if self.session.wake.is_set():
+            self._aside.clear()  # perhaps somebody has mended it
         self.session.wake.clear()  # before the look: what comes during it is looked at again
         async with self.session.use() as conn:
             work = await queue.next_work(conn, self.session.worker, self.only, timeout=10)
         if work.watch:
             self.watch.set()
-        self._plan, self._cancelled, self._planned_at = list(work.campaigns), list(work.cancelled), monotonic()
-        self._due_at = NEVER
+        self._planned_at, self._due_at = monotonic(), NEVER
+        self._plan = self._not_aside(work.campaigns)
+        self._cancelled = self._not_aside(work.cancelled)
         self._falls_due(work.due_in)
-        for campaign_id in work.finishable:
-            await self._finish(campaign_id)
+        for campaign_id in self._not_aside(work.finishable):
+            await self._guarded(campaign_id, self._finish)
         if self._at_rest(work):
             self.rest.set()
         else:
@@ -121,21 +132,48 @@ class Dispatcher:
             and (self.only is not None or not work.watch)
         )
 
-    async def _finish(self, campaign_id: int) -> None:
+    def _not_aside(self, campaigns: Sequence[int]) -> list[int]:
+        """Without those that made trouble a moment ago; they fall due when it is their turn again."""
+        now = monotonic()
+        self._aside = {campaign: at for campaign, at in self._aside.items() if at > now}
+        self._due_at = min(self._due_at, *self._aside.values(), NEVER)
+        return [campaign for campaign in campaigns if campaign not in self._aside]
+
+    async def _guarded(self, campaign_id: int, call: Callable[[int], Awaitable[float]]) -> float:
+        """One campaign that makes trouble must not hold up the others."""
+        try:
+            return await call(campaign_id)
+        except LinkLost:
+            raise
+        except PostledgerError as error:  # its sender or its letter cannot be used; perhaps elsewhere they can
+            if self._told.get(campaign_id) != str(error):
+                log.error("campaign_cannot_be_served", campaign=campaign_id, reason=str(error))
+            self._told[campaign_id] = str(error)
+            again_in = UNUSABLE
+        except Exception:
+            log.exception("campaign_failed", campaign=campaign_id)
+            again_in = FAULTY
+        self._aside[campaign_id] = monotonic() + again_in
+        self._plan = self._not_aside(self._plan)
+        self._cancelled = self._not_aside(self._cancelled)
+        return NEVER
+
+    async def _finish(self, campaign_id: int) -> float:
         async with self.link.use() as conn:
             finished = await conn.fetchval(queue.sql.finish, campaign_id, timeout=300)
         if finished:
             log.info("campaign_finished", campaign=campaign_id)
+        return NEVER
 
     async def _serve(self) -> float:
         """One round over the plan; returns the seconds after which another one makes sense."""
         again_in = self.session.sweep_in
         for campaign_id in list(self._cancelled):
-            again_in = min(again_in, await self._sweep_one(campaign_id))
+            again_in = min(again_in, await self._guarded(campaign_id, self._sweep_one))
         for campaign_id in list(self._plan):
             if self.stopping.is_set():
                 break
-            again_in = min(again_in, await self._serve_one(campaign_id))
+            again_in = min(again_in, await self._guarded(campaign_id, self._serve_one))
         return min(again_in, max(self._due_at - monotonic(), 0.0))
 
     async def _sweep_one(self, campaign_id: int) -> float:
@@ -149,11 +187,7 @@ class Dispatcher:
         return 0.0
 
     async def _serve_one(self, campaign_id: int) -> float:
-        try:
-            lane = await self.lane_of(campaign_id)
-        except PostledgerError as error:
-            self._cannot_serve(campaign_id, str(error))
-            return NEVER
+        lane = await self.lane_of(campaign_id)
         limit = lane.claimable()
         if limit == 0:
             return lane.retry_in()
@@ -171,13 +205,6 @@ class Dispatcher:
         if not claim.rows and not self.permits.holds:
             return 0.0  # perhaps its end: the next plan will say
         return NEVER
-
-    def _cannot_serve(self, campaign_id: int, reason: str) -> None:
-        """Says so once; other workers, with another environment, may be able to."""
-        if self._unserved.get(campaign_id) != reason:
-            log.error("campaign_cannot_be_served", campaign=campaign_id, reason=reason)
-        self._unserved[campaign_id] = reason
-        self._plan.remove(campaign_id)
 
     async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
         """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from ..database import GONE, Connection, Database, close
+from ..database import GONE, Connection, Database, close, first_line
 from ..errors import UnavailableError
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class Link:
                 yield self._conn
             except (*GONE, UnavailableError) as error:
                 self.drop()
-                raise LinkLost(str(error) or type(error).__name__) from error
+                raise LinkLost(first_line(error)) from error
             except asyncio.CancelledError:
                 self.drop()  # the call may still be under way on the wire
                 raise

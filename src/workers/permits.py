@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
+import asyncpg
 import structlog
 from attrs import define
 
+from ..database import GONE, Connection, first_line
 from ..ledger import queue
 from ..ledger.queue import Delivery, Permit
 from .link import LinkLost
@@ -155,34 +157,46 @@ class Permits:
         """Waits for the session when that is being re-made."""
         try:
             async with self.session.use() as conn:
-                now = self.clock()
-                beat = now - self._beat_at >= self.beat_every
-                permit = await queue.ask_permit(
-                    conn,
-                    self.session.worker,
-                    self.session.number,
-                    list(self.holds),
-                    list(self.asking),
-                    beat=beat,
-                    now=now,
-                    timeout=ANSWER_WITHIN,
-                )
-                self._beat_at = now if beat else self._beat_at
-                for claim_id in permit.strays:
-                    if claim_id not in self.holds and claim_id not in self.asking:
-                        released = await conn.fetchval(
-                            queue.sql.release_claim, claim_id, self.session.worker, timeout=10
-                        )
-                        log.warning("stray_claim_released", claim=str(claim_id), rows=released)
+                permit = await self._asked(conn)
+                self._heed(permit)
+                for claim_id in permit.strays - self.asking - self.holds.keys():
+                    await self._release(conn, claim_id)
         except LinkLost as error:
-            log.info("permit_failed", reason=str(error)[:200])
+            log.info("permit_failed", reason=str(error))
             self._wanted.set()
-            return
+
+    async def _asked(self, conn: Connection) -> Permit:
+        now = self.clock()
+        beat = now - self._beat_at >= self.beat_every
+        permit = await queue.ask_permit(
+            conn,
+            self.session.worker,
+            self.session.number,
+            list(self.holds),
+            list(self.asking),
+            beat=beat,
+            now=now,
+            timeout=ANSWER_WITHIN,
+        )
+        self._beat_at = now if beat else self._beat_at
+        return permit
+
+    def _heed(self, permit: Permit) -> None:
         if not permit.alive:
             log.warning("not_alive", worker=self.session.worker)
             self.session.disconnect()  # the reconnect finds out, and starts a new life
-            return
+            raise LinkLost("this worker was declared dead")
         for claim_id in permit.lost:
             self.holds.pop(claim_id, None)
         self.last = permit
         self.tell()
+
+    async def _release(self, conn: Connection, claim_id: UUID) -> None:
+        """A claim whose call we have given up on, and that went through all the same. Nothing of it was sent."""
+        try:
+            released = await conn.fetchval(queue.sql.release_claim, claim_id, self.session.worker, timeout=10)
+            log.warning("stray_claim_released", claim=str(claim_id), rows=released)
+        except asyncpg.PostgresError as error:
+            if isinstance(error, GONE):
+                raise
+            log.error("stray_claim_not_released", claim=str(claim_id), reason=first_line(error))

@@ -11,7 +11,7 @@ import asyncpg
 import structlog
 from attrs import define, field, frozen
 
-from ..database import Connection, fetch_one
+from ..database import Connection, fetch_one, first_line
 from ..ledger import queue
 from .link import Link, LinkLost
 from .loops import monotonic
@@ -103,7 +103,7 @@ class Reaper:
             if probes:
                 await self._bury_and_reclaim(probes)
         except LinkLost as error:
-            log.info("watch_interrupted", reason=str(error)[:200])
+            log.info("watch_interrupted", reason=str(error))
 
     async def _probe(self, conn: Connection) -> list[Probe]:
         if not await self._may_watch(conn):
@@ -162,7 +162,7 @@ class Reaper:
                 async with self.link.use() as conn:
                     rows += await conn.fetchval(queue.sql.reclaim, campaign_id, claim_id, timeout=30)
             except asyncpg.PostgresError as error:  # one that is stuck must not hold up the others
-                log.error("claim_not_reclaimed", claim=str(claim_id), reason=str(error)[:500])
+                log.error("claim_not_reclaimed", claim=str(claim_id), reason=first_line(error))
         log.warning("claims_reclaimed", claims=len(claims), rows=rows)
         async with self.link.use() as conn:
             await conn.execute(queue.sql.wake)

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from ..database import GONE, Connection, Database, close, fetch_one, process_label
+from ..database import GONE, Connection, Database, close, fetch_one, first_line, process_label
 from ..errors import UnavailableError
 from ..ledger import queue
 from .link import Backoff, Link, LinkLost
@@ -82,7 +82,7 @@ class Session:
         try:
             await self._connect()
         except (*GONE, UnavailableError, LinkLost) as error:
-            log.warning("session_lost", worker=self.worker, reason=str(error)[:200])
+            log.warning("session_lost", worker=self.worker, reason=first_line(error))
         finally:
             self._attempted_at = time.monotonic()
 
@@ -98,7 +98,7 @@ class Session:
                 yield conn
             except GONE as error:
                 self._drop(conn)
-                raise LinkLost(str(error) or type(error).__name__) from error
+                raise LinkLost(first_line(error)) from error
             except asyncio.CancelledError:
                 self._drop(conn)
                 raise
@@ -112,7 +112,7 @@ class Session:
             try:
                 await conn.fetchval(queue.sql.leave, self.worker, timeout=2)
             except GONE as error:
-                log.warning("leave_failed", worker=self.worker, reason=str(error)[:200])
+                log.warning("leave_failed", worker=self.worker, reason=first_line(error))
         await close(conn)
 
     def disconnect(self) -> None:

@@ -11,6 +11,7 @@ import asyncpg
 import structlog
 from attrs import define, field
 
+from ..database import first_line
 from ..ledger import queue
 from ..ledger.queue import Outcome, Settled
 from .link import Backoff, Link, LinkLost
@@ -98,14 +99,14 @@ class Settler:
                 settled = await self._call(campaign_id, outcomes)
                 break
             except LinkLost as error:
-                reason = str(error)
+                reason = first_line(error)
             except asyncpg.PostgresError as error:
-                reason = str(error)
+                reason = first_line(error)
                 if (error.sqlstate or "").startswith(_ABOUT_DATA):
                     await self._settle_apart(campaign_id, outcomes, reason)
                     return
             self.on_trouble(True)
-            log.warning("settle_failed", campaign=campaign_id, outcomes=len(outcomes), reason=reason[:200])
+            log.warning("settle_failed", campaign=campaign_id, outcomes=len(outcomes), reason=reason)
             await backoff.wait()
         self.on_trouble(False)
         if settled.evidence:
@@ -132,9 +133,9 @@ class Settler:
         instead = _unrecorded(outcome)
         if outcome == instead:
             # Its row stays under our claim, and has an unknown outcome when this worker ends.
-            log.error("outcome_given_up", **told, reason=reason[:500])
+            log.error("outcome_given_up", **told, reason=reason)
             return
-        log.error("outcome_refused", **told, reason=reason[:500])
+        log.error("outcome_refused", **told, reason=reason)
         await self._settle(campaign_id, [instead])
 
 

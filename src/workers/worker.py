@@ -11,8 +11,8 @@ import asyncpg
 import structlog
 from attrs import frozen
 
-from ..database import Database, translate
-from ..errors import ConflictError, PostledgerError
+from ..database import Database, first_line, translate, translated
+from ..errors import ConflictError, UnavailableError
 from ..ledger import campaigns, queue
 from ..ledger.queue import LEASE_IN, Outcome
 from .deliver import Deliverer
@@ -29,6 +29,9 @@ log = structlog.get_logger(__name__)
 
 LAST_WORDS = 5.0
 """Seconds at the end of the grace, but no more than half of it, in which sends are broken off and recorded."""
+
+
+RELEASE_WITHIN = 2.0
 
 
 @frozen
@@ -91,9 +94,10 @@ class Worker:
     async def open(self) -> None:
         """Connects and enlists. Raises PostledgerError when that cannot be done."""
         try:
-            await self.session.open()
+            with translated(self.session.database.dsn):
+                await self.session.open()
         except LinkLost as error:
-            raise PostledgerError(str(error)) from error
+            raise UnavailableError(f"the database went away: {error}") from error
 
     def stop(self) -> None:
         """Asks `run` to end: nothing new begins from now on."""
@@ -148,16 +152,19 @@ class Worker:
     async def _release_strays(self) -> None:
         """Claims whose answer we never had: nothing of them was sent, and nobody else can know that."""
         try:
-            async with self._claims.use() as conn:
-                await conn.fetchval(queue.sql.release_strays, self.session.worker, list(self.permits.holds), timeout=2)
-        except (LinkLost, asyncpg.PostgresError) as error:
-            log.warning("release_failed", worker=self.session.worker, reason=str(error)[:200])
+            async with asyncio.timeout(RELEASE_WITHIN), self._claims.use() as conn:
+                await conn.fetchval(queue.sql.release_strays, self.session.worker, list(self.permits.holds))
+        except (LinkLost, TimeoutError, asyncpg.PostgresError) as error:
+            log.warning("release_failed", worker=self.session.worker, reason=first_line(error))
 
     def _settled(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             self.permits.drop(outcome.delivery.claim_id)
         self.outcomes.update(outcome.type for outcome in outcomes)
-        self._on_settled(outcomes)
+        try:
+            self._on_settled(outcomes)
+        except Exception:  # whoever looks on must not hold up the work
+            log.exception("onlooker_failed")
 
     def _buried(self) -> None:
         """This worker was declared dead: what it held belongs to others, what it has sent is recorded late."""
@@ -170,7 +177,7 @@ class Worker:
                 await campaigns.change(conn, campaign_id, "Paused", {"reason": reason})
             log.warning("campaign_paused", campaign=campaign_id, reason=reason)
         except LinkLost as error:
-            log.warning("pause_failed", campaign=campaign_id, reason=str(error)[:200])
+            log.warning("pause_failed", campaign=campaign_id, reason=str(error))
         except asyncpg.PostgresError as error:
             told = translate(error, self._claims.database.dsn)
             if not isinstance(told, ConflictError):

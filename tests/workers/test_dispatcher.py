@@ -80,6 +80,7 @@ class Desk:
         self.lane = Lane(NullProvider(renders=True), "null://?render=1", concurrency, self.room)
         self.lane.opened()
         self.unusable: set[int] = set()
+        self.strange: set[int] = set()
         self.dispatcher = Watched(
             self.session,
             self.link,
@@ -92,6 +93,8 @@ class Desk:
         )
 
     async def lane_of(self, campaign: int) -> Lane:
+        if campaign in self.strange:
+            raise ZeroDivisionError("a fault of a provider from elsewhere")
         if campaign in self.unusable:
             raise ConfigurationError("sender URL: the password is env:NAME, but the variable NAME is not set")
         return self.lane
@@ -331,6 +334,31 @@ async def test_one_that_cannot_be_served_is_told_of_once(working: Desk, capsys: 
     working.unusable.clear()
     await working.mailing.conn.execute("SELECT wake()")
     await working.until_claimed(1)
+
+
+@pytest.mark.parametrize("fault", ["its lane", "its claim", "its end"])
+async def test_one_campaign_that_makes_trouble_holds_up_no_other(working: Desk, owner: Connection, fault: str) -> None:
+    mailing = working.mailing
+    count = 0 if fault == "its end" else 3
+    bad = await mailing.written("null://", addresses(count), priority=1)
+    if fault == "its lane":
+        working.strange.add(bad)
+    else:
+        await owner.execute(f"""
+            CREATE FUNCTION stand_in_the_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+            CREATE TRIGGER stand_in_the_way BEFORE INSERT ON events_1 FOR EACH ROW
+            WHEN (new.campaign_id = {bad} AND new.type IN ('Claimed', 'Completed'))
+            EXECUTE FUNCTION stand_in_the_way()""")
+    await mailing.change(bad, "Started")
+    good = await mailing.started("null://", addresses(4))
+    await working.until_claimed(4)
+    assert {row.campaign_id for row in working.rows} == {good}
+
+    working.strange.clear()
+    await owner.execute("DROP TRIGGER IF EXISTS stand_in_the_way ON events_1")
+    await working.until_claimed(4 + count)
+    if not count:
+        await mailing.until(bad, "completed")
 
 
 async def test_a_claim_whose_id_is_taken_is_given_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
