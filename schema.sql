@@ -832,12 +832,15 @@ BEGIN
         VALUES (p_claim, p_worker, p_campaign, delivery_ids, versions, v_claimed, v_now);
     END IF;
 
-    -- How long a delivery has been tried; null for the first time.
+    -- How long a delivery has been tried, since an operator last sent it round again; null for the first time.
     IF EXISTS (SELECT FROM unnest(versions) AS v(version) WHERE v.version > 2) THEN
         SELECT array_agg(v_now - t.at ORDER BY i.n) INTO ages
         FROM unnest(delivery_ids, versions) WITH ORDINALITY AS i(id, version, n)
         LEFT JOIN LATERAL (SELECT min(e.at) AS at FROM events e WHERE i.version > 2 AND e.campaign_id = p_campaign
-                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Claimed') t ON true;
+                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Claimed'
+                           AND e.version > coalesce((SELECT max(o.version) FROM events o WHERE o.campaign_id = p_campaign
+                               AND o.delivery_id = i.id AND o.version < i.version AND o.type = 'Requeued'
+                               AND o.body ->> 'by' <> 'policy'), 0)) t ON true;
     END IF;
     IF p_content THEN
         SELECT array_agg(r.recipient_key ORDER BY i.n), array_agg(r.email ORDER BY i.n), array_agg(r.name ORDER BY i.n), array_agg(r.data ORDER BY i.n)

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from postledger.demo.behaviours import Accept, Answer, Behaviour, Cut, Slow, by_tag
+from postledger.ledger import campaigns as ledger
 from postledger.ledger import senders
 from postledger.ledger.campaigns import Source
 from tests.eventually import eventually
@@ -67,6 +68,26 @@ async def test_a_busy_mailbox_is_given_up_by_age(mailing: Mailing, inbox: MakeIn
     assert await mailing.types(campaign, ADA) == ["Queued", "Claimed", "Deferred", "Claimed", "Failed"]
     (failed,) = of_type(await mailing.events(campaign, ADA), "Failed")
     assert (failed["attempt"], failed["class"], failed["code"]) == (2, "exhausted", "450 4.2.0")
+
+
+async def test_who_is_sent_round_again_is_as_young_as_at_first(mailing: Mailing, inbox: MakeInbox) -> None:
+    """However long ago it was given up."""
+    relay = await inbox(lambda _: Answer("rcpt", 450, "4.2.0 Mailbox busy", times=3))
+    campaign = await mailing.started(relay.url, [ADA], give_up=timedelta(seconds=20))
+
+    async with mailing.working():
+        await mailing.until_happened(campaign, "Deferred")
+        await mailing.skip(10)
+        await mailing.until_counts(campaign, failed=1)
+        await mailing.skip(1000)
+        await mailing.conn.fetchval(ledger.sql.requeue, campaign, None, "retry", "operator")
+        await mailing.until_happened(campaign, "Deferred", 2)
+        await mailing.skip(1010)
+        await mailing.until(campaign, "completed")
+
+    types = await mailing.types(campaign, ADA)
+    assert types[5:] == ["Requeued", "Claimed", "Deferred", "Claimed", "Sent"]
+    await mailing.check(campaign)
 
 
 async def test_a_dead_address_has_failed_and_is_suppressed_in_one_transaction(
