@@ -708,13 +708,14 @@ BEGIN
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
            min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND (c.kind = 'bulk' OR c.status = 'cancelled')
-               AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}')
-    INTO campaigns, cancelled, due_in, finishable
+               AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}'),
+           EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0)
+    -- All of it in one statement: between two, a row may go from a claim to the queue or back, and be seen in neither.
+    INTO campaigns, cancelled, due_in, finishable, watch
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON true
     WHERE (c.status = 'sending' OR (c.status = 'cancelled' AND c.swept_at IS NULL)) AND (p_only IS NULL OR c.id = p_only);
-    watch := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
 END $$;
 
 -- Takes up to p_limit due rows of one campaign for one worker. The claim_id is the worker's: repeating the call returns the

@@ -57,6 +57,10 @@ class Mailing:
         self.database = database
         self.conn = conn
 
+    def through(self, dsn: str) -> "Mailing":
+        """The same, with workers that come another way."""
+        return Mailing(Database(dsn), self.conn)
+
     async def written(self, url: str, people: Iterable[str], *, source: Source = LETTER, **settings: Any) -> int:
         """A campaign to these addresses, not started; its id."""
         sender_id = await senders.keep(self.conn, url)
@@ -110,6 +114,14 @@ class Mailing:
 
         async def reached() -> None:
             assert await self.status(campaign) == status, await self.counts(campaign)
+
+        await eventually(reached, within)
+
+    async def until_counted(self, campaign: int, status: str, count: int, within: float = MOST) -> None:
+        """Waits for so many deliveries in one status."""
+
+        async def reached() -> None:
+            assert (await self.counts(campaign)).get(status, 0) >= count
 
         await eventually(reached, within)
 

@@ -17,6 +17,7 @@ from tests.eventually import eventually
 from tests.servers import PrivateServer
 from tests.workers.conftest import MakeInbox
 from tests.workers.mailing import Mailing, addresses
+from tests.workers.wires import Network
 
 IN_THE_WAY = """
     CREATE FUNCTION stand_in_the_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
@@ -95,6 +96,31 @@ async def test_one_kind_of_session_killed_while_it_works(
         await mailing.until(campaign, "completed")
 
     assert relay.received == dict.fromkeys(addresses(150), 1)
+    await mailing.check(campaign)
+
+
+@pytest.mark.parametrize("stopped_for", [0.0, 3.5])
+async def test_a_network_that_swallows_everything(
+    mailing: Mailing, inbox: MakeInbox, database: str, stopped_for: float
+) -> None:
+    """Half-open connections: no error, no end, no answer. Permits run out, so nothing begins; then it goes on."""
+    relay = await inbox(lambda _: Slow(timedelta(milliseconds=10)))
+    campaign = await mailing.started(relay.url, addresses(300))
+    async with Network(database) as network, mailing.through(network.dsn).working(concurrency=10) as worker:
+        first = worker.session.worker
+        await mailing.until_counted(campaign, "sent", 50)
+        network.freeze()
+        if stopped_for:
+            await asyncio.sleep(2)  # the last permit is too old by now, and what was under way is over
+            accepted = relay.accepted
+            await asyncio.sleep(stopped_for - 2)
+            assert relay.accepted == accepted < 300
+        network.thaw()
+        await mailing.until(campaign, "completed")
+        assert worker.session.worker == first
+
+    assert relay.received == dict.fromkeys(addresses(300), 1)
+    assert (await mailing.happened(campaign))["OutcomeUnknown"] == 0
     await mailing.check(campaign)
 
 
