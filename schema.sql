@@ -62,6 +62,11 @@ CREATE TABLE secrets (
 CREATE FUNCTION normal_address(address text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT lower(btrim(address, ' ' || U&'\00A0') COLLATE "C") $$;
 
+-- Whether SQL may take an address as it is, in normal form: local@domain in ASCII, as RFC 5321 and DNS bound it.
+CREATE FUNCTION acceptable_address(address text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT address ~ '^[a-z0-9!#$%&''*+/=?^_`{|}~-]+(\.[a-z0-9!#$%&''*+/=?^_`{|}~-]+)*@([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'
+         AND address !~ '\.[0-9]+$' AND length(address) <= 254 AND length(split_part(address, '@', 1)) <= 64 $$;
+
 CREATE FUNCTION keyed_hash(inner_key bytea, outer_key bytea, message text) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 AS $$ SELECT sha256(outer_key || sha256(inner_key || convert_to(message, 'UTF8'))) $$;
 
@@ -95,8 +100,9 @@ CREATE TABLE events (
 
 CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (MINVALUE) TO (MAXVALUE);
 
+-- The sealer looks for transactions, followers walk positions.
 CREATE INDEX events_xid ON events (xid);
-CREATE INDEX events_position_brin ON events USING brin (position) WITH (pages_per_range = 32);
+CREATE INDEX events_position_idx ON events (position);
 
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -191,8 +197,17 @@ CREATE TABLE senders (
     name        text NOT NULL UNIQUE,
     url         text NOT NULL,
     secret      text,
-    created_at  timestamptz NOT NULL DEFAULT clock()
+    created_at  timestamptz NOT NULL DEFAULT clock(),
+    rate_count  int CHECK (rate_count > 0),  -- so many ...
+    rate_per    interval CHECK (rate_per > '0'),  -- ... in so long, over all workers; null: no limit
+    CONSTRAINT senders_rate CHECK ((rate_count IS NULL) = (rate_per IS NULL))
 );
+
+-- When a sender's next token is free. Written a few times a second, whatever the number of claims.
+CREATE TABLE rate_leases (
+    sender_id  bigint PRIMARY KEY,
+    free_at    timestamptz NOT NULL
+) WITH (fillfactor = 50);
 
 -- Letters, immutable: the key is the sha256 of their content.
 CREATE TABLE templates (
@@ -226,12 +241,17 @@ CREATE TABLE campaigns (
     started_at    timestamptz,
     finished_at   timestamptz,
     swept_at      timestamptz,  -- a cancelled campaign: when its last waiting row had become cancelled
+    starts_at     timestamptz,  -- a scheduled one: when it is due
+    missed_after  interval,     -- later than this after starts_at it is held, not started; null: started however late
+    expires       interval,     -- a delivery not begun so long after the start (standing: after it was due) is skipped
+    list_id       bigint,       -- whose unsubscriptions it obeys
     UNIQUE (name, generation),
     CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
-    CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused')
+    CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused'),
+    CONSTRAINT campaigns_starts CHECK (status <> 'scheduled' OR starts_at IS NOT NULL)
 );
 CREATE INDEX campaigns_active ON campaigns (priority DESC, id)
-    WHERE status = 'sending' OR (status = 'cancelled' AND swept_at IS NULL);
+    WHERE status IN ('sending', 'scheduled') OR resume_at IS NOT NULL OR (status = 'cancelled' AND swept_at IS NULL);
 
 --------------------------------------------------------------------------------------------------------------- contacts
 
@@ -240,7 +260,10 @@ CREATE TABLE contacts (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     address_hash  bytea NOT NULL UNIQUE,
     version       int NOT NULL DEFAULT 0,
-    created_at    timestamptz NOT NULL DEFAULT clock()
+    created_at    timestamptz NOT NULL DEFAULT clock(),
+    email         text,   -- what a list knows of the person; erasable
+    name          text,
+    data          jsonb
 );
 
 -- Who must not be mailed, by address hash alone: it survives deletion, re-import and erasure.
@@ -369,13 +392,16 @@ AS $$ SELECT pg_notify(wake_channel(), '') $$;
 
 -- Writes a new campaign down as a draft; unique (name, generation) refuses a twin.
 CREATE FUNCTION draft_campaign(p_name text, p_kind text, p_sender bigint, p_template text, p_mail_from text, p_reply_to text,
-                               p_unknown text, p_attempts int, p_max_deferred int, p_give_up interval, p_priority int) RETURNS bigint
+                               p_unknown text, p_attempts int, p_max_deferred int, p_give_up interval, p_priority int,
+                               p_list bigint DEFAULT NULL, p_expires interval DEFAULT NULL, p_missed_after interval DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_id  bigint;
 BEGIN
-    INSERT INTO campaigns (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up, priority)
-    VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up, p_priority)
+    INSERT INTO campaigns (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up, priority,
+                           list_id, expires, missed_after)
+    VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up, p_priority,
+            p_list, p_expires, p_missed_after)
     RETURNING id INTO v_id;
     INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_id, 0, 1, 'Drafted', jsonb_build_object(
         'name', p_name, 'kind', p_kind, 'generation', 1, 'sender', p_sender::text, 'template', p_template, 'unknown', p_unknown,
@@ -413,6 +439,8 @@ BEGIN
         pause_reason = CASE WHEN p_event = 'Paused' THEN p_body ->> 'reason' WHEN v_to = 'paused' THEN pause_reason END,
         resume_at = CASE WHEN p_event = 'Paused' THEN (p_body ->> 'resume_at')::timestamptz WHEN v_to = 'paused' THEN resume_at END,
         started_at = CASE WHEN p_event = 'Started' THEN v_now ELSE started_at END,
+        starts_at = CASE WHEN p_event = 'Scheduled' THEN (p_body ->> 'due_at')::timestamptz
+                         WHEN p_event = 'Unscheduled' THEN NULL ELSE starts_at END,
         finished_at = CASE WHEN v_to IN ('completed', 'cancelled') THEN coalesce(finished_at, v_now) END
     WHERE id = p_campaign;
     IF p_event <> 'Changed' THEN
@@ -598,7 +626,7 @@ END $$;
 CREATE FUNCTION suppress(p_address text, p_reason text, p_source text) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF normal_address(p_address) !~ '^[!-~]+@[!-~]+$' THEN
+    IF NOT acceptable_address(normal_address(p_address)) THEN
         RAISE EXCEPTION 'the address is not acceptable: not ASCII, or no "@"' USING ERRCODE = 'PL003';
     END IF;
     RETURN suppress_hash(address_hash(p_address), p_reason, p_source);
@@ -670,8 +698,9 @@ BEGIN
         UPDATE campaigns SET swept_at = clock() WHERE id = p_campaign AND swept_at IS NULL;
         RETURN true;
     END IF;
-    IF v_campaign.status <> 'sending' OR v_campaign.kind <> 'bulk' THEN
-        RETURN false;
+    IF v_campaign.status <> 'sending' OR (v_campaign.kind <> 'bulk' AND NOT EXISTS (
+            SELECT FROM campaigns c WHERE c.name = v_campaign.name AND c.generation > v_campaign.generation)) THEN
+        RETURN false;  -- a standing campaign ends only when a newer generation takes the messages
     END IF;
     SELECT coalesce(jsonb_object_agg(s.status, s.n), '{}') INTO v_counts
     FROM (SELECT status, count(*) AS n FROM recipient_queue WHERE campaign_id = p_campaign GROUP BY status) s;
@@ -696,26 +725,32 @@ AS $$
     SELECT wake();
 $$;
 
--- Which campaigns have work now, in serving order; which cancelled ones have rows to be cancelled, due or not, which takes no
+-- Which campaigns have work now, in serving order; which are to be woken (wake_campaign); which cancelled ones have rows to be cancelled, due or not, which takes no
 -- sender; how long until anything more falls due (null: nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to watch them).
 CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
-                          OUT campaigns bigint[], OUT cancelled bigint[], OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
+                          OUT campaigns bigint[], OUT cancelled bigint[], OUT waking bigint[], OUT due_in interval, OUT finishable bigint[],
+                          OUT watch boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_now  timestamptz := clock();
 BEGIN
     SELECT coalesce(array_agg(c.id ORDER BY c.priority DESC, c.id) FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
-           min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
-           coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND (c.kind = 'bulk' OR c.status = 'cancelled')
-               AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}')
-    INTO campaigns, cancelled, due_in, finishable
+           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE w.wake_at <= v_now), '{}'),
+           least(min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending'), min(w.wake_at) FILTER (WHERE w.wake_at > v_now)) - v_now,
+           coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND w.wake_at IS NULL AND NOT EXISTS (
+               SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0) AND (c.kind = 'bulk' OR c.status = 'cancelled'
+               OR EXISTS (SELECT FROM campaigns n WHERE n.name = c.name AND n.generation > c.generation))), '{}')
+    INTO campaigns, cancelled, waking, due_in, finishable
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
-                       ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON true
-    WHERE (c.status = 'sending' OR (c.status = 'cancelled' AND c.swept_at IS NULL)) AND (p_only IS NULL OR c.id = p_only);
+                       ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON c.status IN ('sending', 'cancelled')
+    CROSS JOIN LATERAL (SELECT CASE c.status WHEN 'scheduled' THEN c.starts_at WHEN 'paused' THEN c.resume_at END AS wake_at) w
+    WHERE (c.status IN ('sending', 'scheduled') OR c.resume_at IS NOT NULL OR (c.status = 'cancelled' AND c.swept_at IS NULL))
+      AND (p_only IS NULL OR c.id = p_only);
     watch := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
 END $$;
+
 
 -- Takes up to p_limit due rows of one campaign for one worker. The claim_id is the worker's: repeating the call returns the
 -- same rows, so an answer that was lost loses nothing. `busy`: somebody else held the campaign or a due row; that is not
@@ -802,6 +837,25 @@ BEGIN
         FROM unnest(delivery_ids) AS i(id)
         CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
         CROSS JOIN LATERAL (SELECT s.reason FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x;
+        IF v_campaign.list_id IS NOT NULL THEN
+            SELECT coalesce(v_skip, '{}') || array_agg(i.id), coalesce(v_skip_why, '{}') || array_agg('unsubscribed'::text)
+            INTO v_skip, v_skip_why
+            FROM unnest(delivery_ids) AS i(id)
+            CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
+            CROSS JOIN LATERAL (SELECT s.id FROM contacts s WHERE s.address_hash = r.address_hash OFFSET 0) c
+            CROSS JOIN LATERAL (SELECT FROM subscriptions s WHERE s.contact_id = c.id AND s.list_id = v_campaign.list_id AND NOT s.subscribed OFFSET 0) u
+            WHERE NOT (i.id = ANY (coalesce(v_skip, '{}')))
+            HAVING count(*) > 0 OR v_skip IS NOT NULL;
+        END IF;
+        IF v_campaign.expires IS NOT NULL THEN
+            SELECT coalesce(v_skip, '{}') || array_agg(i.id), coalesce(v_skip_why, '{}') || array_agg('expired'::text)
+            INTO v_skip, v_skip_why
+            FROM unnest(delivery_ids) AS i(id)
+            LEFT JOIN LATERAL (SELECT (e.body ->> 'due_at')::timestamptz AS due_at FROM events e
+                               WHERE v_campaign.kind = 'standing' AND e.campaign_id = p_campaign AND e.delivery_id = i.id AND e.version = 1 OFFSET 0) q ON true
+            WHERE NOT (i.id = ANY (coalesce(v_skip, '{}'))) AND v_now > coalesce(q.due_at, v_campaign.started_at) + v_campaign.expires
+            HAVING count(*) > 0 OR v_skip IS NOT NULL;
+        END IF;
         IF v_skip IS NOT NULL THEN
             INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
             SELECT p_campaign, i.id, i.version, 'Skipped', jsonb_build_object('reason', s.why), v_now
@@ -1032,6 +1086,12 @@ BEGIN
     CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
     CROSS JOIN LATERAL (SELECT FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x
     WHERE k.claim_id = ANY (p_claims);
+    SELECT suppressed || coalesce(array_agg(r.delivery_id), '{}') INTO suppressed
+    FROM claims k JOIN campaigns c ON c.id = k.campaign_id AND c.list_id IS NOT NULL, unnest(k.delivery_ids) AS i(id)
+    CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT s.id FROM contacts s WHERE s.address_hash = r.address_hash OFFSET 0) o
+    CROSS JOIN LATERAL (SELECT FROM subscriptions s WHERE s.contact_id = o.id AND s.list_id = c.list_id AND NOT s.subscribed OFFSET 0) u
+    WHERE k.claim_id = ANY (p_claims);
     SELECT coalesce(array_agg(k.claim_id), '{}') INTO strays
     FROM claims k WHERE k.worker_id = p_worker AND NOT (k.claim_id = ANY (p_claims || p_asking));
 END $$;
@@ -1124,6 +1184,473 @@ BEGIN
     RETURN end_claim(p_campaign, p_claim, 'OutcomeUnknown', 'worker_lost');
 END $$;
 
+-- Starts or resumes what is due by the database's clock: a scheduled campaign, a pause with a resume_at. A start that comes
+-- later than the campaign allows (the database was restored, no worker ran for a day) is held: paused, reason `missed`.
+-- Returns the event that was written, or null: somebody else was first.
+CREATE FUNCTION wake_campaign(p_campaign bigint) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_now       timestamptz;
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('campaign', p_campaign));
+    SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign;
+    v_now := clock();
+    IF v_campaign.status = 'paused' AND v_campaign.resume_at <= v_now THEN
+        PERFORM change_campaign(p_campaign, 'Resumed', jsonb_build_object('by', 'schedule'));
+        RETURN 'Resumed';
+    ELSIF v_campaign.status = 'scheduled' AND v_campaign.starts_at <= v_now THEN
+        PERFORM change_campaign(p_campaign, 'Started', jsonb_build_object('by', 'schedule'));
+        IF v_now > v_campaign.starts_at + v_campaign.missed_after THEN
+            PERFORM change_campaign(p_campaign, 'Paused', jsonb_build_object('reason', 'missed'));
+            RETURN 'Paused';
+        END IF;
+        RETURN 'Started';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Tokens of a sender with a rate, for all workers together: up to p_want now, at most a quarter of a second's worth, so that
+-- workers share and one row is written a few times a second, not once per claim. Unused ones are lost, never saved up.
+-- `retry_in`: until the next ones. (The virtual scheduling form of the leaky bucket, ITU-T I.371.)
+CREATE FUNCTION lease_tokens(p_sender bigint, p_want int, OUT granted int, OUT retry_in interval)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_each  interval;
+    v_free  timestamptz;
+    v_now   timestamptz;
+BEGIN
+    SELECT s.rate_per / s.rate_count INTO v_each FROM senders s WHERE s.id = p_sender;
+    IF v_each IS NULL THEN
+        granted := p_want;
+        RETURN;
+    END IF;
+    PERFORM set_config('synchronous_commit', 'off', true);  -- a token lost in a crash is a token lost
+    INSERT INTO rate_leases (sender_id, free_at) VALUES (p_sender, clock()) ON CONFLICT DO NOTHING;
+    SELECT free_at INTO v_free FROM rate_leases WHERE sender_id = p_sender FOR UPDATE;
+    v_now := clock();
+    v_free := greatest(v_free, v_now);
+    granted := least(p_want, greatest(1, floor(extract(epoch FROM interval '250 ms') / extract(epoch FROM v_each))::int));
+    IF v_free > v_now THEN
+        granted := 0;
+        retry_in := v_free - v_now;
+        RETURN;
+    END IF;
+    UPDATE rate_leases SET free_at = v_free + granted * v_each WHERE sender_id = p_sender;
+    retry_in := granted * v_each;
+END $$;
+
+------------------------------------------------------------------------------------------------------------ sealed blocks
+
+-- The log's order across streams. A position is drawn before its transaction commits, so "everything after position n" would
+-- miss who commits late. Block k holds exactly the events that snapshot k sees and snapshot k-1 did not, whatever their
+-- positions: nothing is skipped, nothing comes twice, and no timeout decides that an event will not come. Within a block
+-- the order is by position, which is causal in each stream; the feed's order is (block_no, position).
+CREATE TABLE blocks (
+    lane       smallint NOT NULL DEFAULT 0,
+    block_no   bigint NOT NULL,
+    epoch      smallint NOT NULL DEFAULT 1,
+    snapshot   pg_snapshot NOT NULL,
+    positions  int8multirange NOT NULL,
+    n          int NOT NULL CHECK (n > 0),
+    sealed_at  timestamptz NOT NULL,
+    root       bytea,
+    prev       bytea,
+    format     smallint NOT NULL DEFAULT 1,
+    PRIMARY KEY (lane, block_no)
+);
+CREATE INDEX blocks_sealed ON blocks (lane, sealed_at);
+
+-- Who reads sealed blocks, and how far. The checkpoint moves in the transaction of the rows that were made of the events.
+CREATE TABLE followers (
+    name      text PRIMARY KEY,
+    lane      smallint NOT NULL DEFAULT 0,
+    block_no  bigint NOT NULL DEFAULT 0,
+    position  bigint NOT NULL DEFAULT 0,
+    moved_at  timestamptz NOT NULL DEFAULT clock()
+);
+
+-- The channel that says "there is a new block"; apart from wake_channel(), so that it wakes no idle worker.
+CREATE FUNCTION block_channel() RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$ SELECT wake_channel() || '_blocks' $$;
+
+-- Seals what has been committed and is in no block yet; returns the new block's number, or null: nothing to seal, or
+-- somebody else is at it. The conditions that make this exact:
+--   * snapshot and events come from ONE statement, on the primary: pg_current_snapshot() there is the snapshot that decides
+--     which events the same statement sees;
+--   * this transaction appends no event: it must not even have an xid when it begins;
+--   * xid is never supplied by hand, and is the top-level one (savepoints do not matter);
+--   * unique (lane, block_no) fences two sealers even if the lock failed.
+-- What the last snapshot could not see is what had no xid yet (xid >= xmax) or was in progress (xip): two index scans, so a
+-- transaction that stays open for hours costs nothing but its own delay.
+CREATE FUNCTION seal(p_lane smallint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_last  blocks%ROWTYPE;
+    v_open  xid8[];
+    v_from  xid8;
+    v_now   timestamptz;
+    v_new   bigint;
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RAISE EXCEPTION 'seal() must be alone in its transaction: it would take that transaction''s own events for committed';
+    END IF;
+    PERFORM set_config('synchronous_commit', 'on', true);
+    IF NOT pg_try_advisory_xact_lock(lock_key('seal', p_lane)) THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO v_last FROM blocks WHERE lane = p_lane ORDER BY block_no DESC LIMIT 1;  -- a later statement than the lock
+    v_from := coalesce(pg_snapshot_xmax(v_last.snapshot), '0'::xid8);
+    v_open := ARRAY(SELECT x FROM pg_snapshot_xip(v_last.snapshot) AS x);
+    v_now := greatest(clock(), v_last.sealed_at);  -- never goes back
+    INSERT INTO blocks (lane, block_no, epoch, snapshot, positions, n, sealed_at, prev)
+    SELECT p_lane, coalesce(v_last.block_no, 0) + 1, max(i.epoch), pg_current_snapshot(),
+           range_agg(int8range(i.first, i.last, '[]')), sum(i.n), v_now, v_last.root
+    FROM (SELECT min(u.position) AS first, max(u.position) AS last, count(*)::int AS n, max(u.epoch) AS epoch
+          FROM (SELECT e.position, e.epoch, e.position - row_number() OVER (ORDER BY e.position) AS island
+                FROM (SELECT position, epoch FROM events WHERE xid >= v_from
+                      UNION ALL
+                      SELECT position, epoch FROM events WHERE xid = ANY (v_open)) e) u
+          GROUP BY u.island) i
+    HAVING sum(i.n) > 0
+    RETURNING block_no INTO v_new;
+    IF v_new IS NOT NULL THEN
+        PERFORM pg_notify(block_channel(), '');
+    END IF;
+    RETURN v_new;
+END $$;
+
+-- Up to p_limit events of sealed blocks after a checkpoint, in feed order. Each range of a block is walked by the index on
+-- position, so a page costs its own size, however large the block.
+CREATE FUNCTION read_blocks(p_lane smallint, p_block bigint, p_position bigint, p_limit int)
+RETURNS TABLE (block_no bigint, "position" bigint, campaign_id bigint, delivery_id bigint, version int, type text, body jsonb, at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+DECLARE
+    v_block  record;
+    v_range  int8range;
+    v_left   int := p_limit;
+    v_got    int;
+BEGIN
+    FOR v_block IN SELECT b.block_no, b.positions FROM blocks b WHERE b.lane = p_lane AND b.block_no >= p_block ORDER BY b.block_no LOOP
+        FOR v_range IN SELECT r FROM unnest(v_block.positions
+                       * int8multirange(int8range(CASE WHEN v_block.block_no = p_block THEN p_position + 1 ELSE 0 END, NULL))) AS r LOOP
+            RETURN QUERY
+            SELECT v_block.block_no, e.position, e.campaign_id, e.delivery_id, e.version, e.type, e.body, e.at
+            FROM events e WHERE e.position >= lower(v_range) AND e.position < upper(v_range) ORDER BY e.position LIMIT v_left;
+            GET DIAGNOSTICS v_got = ROW_COUNT;
+            v_left := v_left - v_got;
+            IF v_left <= 0 THEN
+                RETURN;
+            END IF;
+        END LOOP;
+    END LOOP;
+END $$;
+
+-- How campaigns stand, by the sealed log: what a dashboard reads without counting millions of rows.
+CREATE TABLE progress (
+    campaign_id     bigint PRIMARY KEY,
+    pending         bigint NOT NULL DEFAULT 0,
+    sending         bigint NOT NULL DEFAULT 0,
+    sent            bigint NOT NULL DEFAULT 0,
+    failed          bigint NOT NULL DEFAULT 0,
+    skipped         bigint NOT NULL DEFAULT 0,
+    cancelled       bigint NOT NULL DEFAULT 0,
+    unknown         bigint NOT NULL DEFAULT 0,
+    first_at        timestamptz,
+    last_at         timestamptz,
+    first_sent_at   timestamptz,
+    last_sent_at    timestamptz
+) WITH (fillfactor = 70);
+
+-- Sent per minute, for the rate.
+CREATE TABLE progress_minutes (
+    campaign_id  bigint NOT NULL,
+    minute       timestamptz NOT NULL,
+    sent         bigint NOT NULL,
+    PRIMARY KEY (campaign_id, minute)
+) WITH (fillfactor = 70);
+
+INSERT INTO followers (name) VALUES ('progress');
+
+-- One page of the progress follower: counts move by the status before and after each event; the status before is that of
+-- the event one version earlier. Returns how many events it handled; null when somebody else is at it.
+CREATE FUNCTION follow_progress(p_limit int) RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    v_follower  followers%ROWTYPE;
+    v_n         int;
+    v_block     bigint;
+    v_position  bigint;
+BEGIN
+    SELECT * INTO v_follower FROM followers WHERE name = 'progress' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    WITH page AS MATERIALIZED (
+        SELECT b.block_no, b.position, b.campaign_id, b.delivery_id, b.version, b.type, b.at
+        FROM read_blocks(v_follower.lane, v_follower.block_no, v_follower.position, p_limit) b
+    ), statuses AS MATERIALIZED (
+        SELECT DISTINCT event, to_status FROM transitions WHERE machine = 'delivery'
+    ), steps AS MATERIALIZED (
+        SELECT p.campaign_id, p.at, a.to_status AS after, b.to_status AS before
+        FROM page p JOIN statuses a ON a.event = p.type
+        LEFT JOIN LATERAL (SELECT e.type FROM events e WHERE e.campaign_id = p.campaign_id AND e.delivery_id = p.delivery_id
+                           AND e.version = p.version - 1 OFFSET 0) v ON true
+        LEFT JOIN statuses b ON b.event = v.type
+        WHERE p.campaign_id > 0 AND p.delivery_id > 0 AND p.version IS NOT NULL
+    ), minutes AS (
+        INSERT INTO progress_minutes AS m (campaign_id, minute, sent)
+        SELECT s.campaign_id, date_trunc('minute', s.at), count(*) FROM steps s WHERE s.after = 'sent' GROUP BY 1, 2 ORDER BY 1, 2
+        ON CONFLICT (campaign_id, minute) DO UPDATE SET sent = m.sent + excluded.sent
+    ), moved AS (
+        INSERT INTO progress AS g (campaign_id, pending, sending, sent, failed, skipped, cancelled, unknown,
+                                   first_at, last_at, first_sent_at, last_sent_at)
+        SELECT s.campaign_id,
+               count(*) FILTER (WHERE s.after = 'pending') - count(*) FILTER (WHERE s.before = 'pending'),
+               count(*) FILTER (WHERE s.after = 'sending') - count(*) FILTER (WHERE s.before = 'sending'),
+               count(*) FILTER (WHERE s.after = 'sent') - count(*) FILTER (WHERE s.before = 'sent'),
+               count(*) FILTER (WHERE s.after = 'failed') - count(*) FILTER (WHERE s.before = 'failed'),
+               count(*) FILTER (WHERE s.after = 'skipped') - count(*) FILTER (WHERE s.before = 'skipped'),
+               count(*) FILTER (WHERE s.after = 'cancelled') - count(*) FILTER (WHERE s.before = 'cancelled'),
+               count(*) FILTER (WHERE s.after = 'unknown') - count(*) FILTER (WHERE s.before = 'unknown'),
+               min(s.at), max(s.at), min(s.at) FILTER (WHERE s.after = 'sent'), max(s.at) FILTER (WHERE s.after = 'sent')
+        FROM steps s GROUP BY s.campaign_id ORDER BY s.campaign_id
+        ON CONFLICT (campaign_id) DO UPDATE SET
+            pending = g.pending + excluded.pending, sending = g.sending + excluded.sending, sent = g.sent + excluded.sent,
+            failed = g.failed + excluded.failed, skipped = g.skipped + excluded.skipped,
+            cancelled = g.cancelled + excluded.cancelled, unknown = g.unknown + excluded.unknown,
+            first_at = least(g.first_at, excluded.first_at), last_at = greatest(g.last_at, excluded.last_at),
+            first_sent_at = least(g.first_sent_at, excluded.first_sent_at), last_sent_at = greatest(g.last_sent_at, excluded.last_sent_at)
+    )
+    SELECT count(*), max(p.block_no), (max(ARRAY[p.block_no, p.position]))[2] INTO v_n, v_block, v_position FROM page p;
+    IF v_n > 0 THEN
+        UPDATE followers SET block_no = v_block, position = v_position, moved_at = clock() WHERE name = 'progress';
+    END IF;
+    RETURN v_n;
+END $$;
+
+------------------------------------------------------------------------------------------------------------------- lists
+
+-- Lists of contacts, and who is on them. Only an explicit opt-in leaves `subscribed = false`: an import never does.
+CREATE TABLE lists (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text NOT NULL UNIQUE,
+    created_at  timestamptz NOT NULL DEFAULT clock()
+);
+
+CREATE TABLE subscriptions (
+    list_id     bigint NOT NULL,
+    contact_id  bigint NOT NULL,
+    subscribed  boolean NOT NULL,
+    changed_at  timestamptz NOT NULL,
+    PRIMARY KEY (contact_id, list_id)
+);
+CREATE INDEX subscriptions_list ON subscriptions (list_id, contact_id) WHERE subscribed;
+
+-- Turns staged rows into contacts that are subscribed to a list. Who unsubscribed stays so (outcome `unsubscribed`).
+-- A contact's name and data are those of the newest import. Returns counts that sum to the staged rows.
+CREATE FUNCTION import_contacts(p_list bigint, p_import bigint, OUT rows bigint, OUT added bigint, OUT present bigint,
+                                OUT duplicate bigint, OUT unsubscribed bigint, OUT invalid bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    v_import  imports%ROWTYPE;
+    v_secret  secrets%ROWTYPE;
+    v_first   bigint;
+    v_now     timestamptz;
+    v_counts  jsonb;
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('contacts', 0));  -- contacts of two imports meet in one unique index
+    SELECT * INTO v_import FROM imports WHERE id = p_import AND state = 'staged' FOR UPDATE;
+    SELECT count(*), count(*) FILTER (WHERE s.outcome = 'invalid') INTO rows, invalid FROM import_rows s WHERE s.import_id = p_import;
+    IF v_import.id IS NULL OR rows <> v_import.rows THEN
+        RAISE EXCEPTION 'import % has % staged rows, not the % that were written', p_import, rows, coalesce(v_import.rows, 0)
+            USING ERRCODE = 'PL007';
+    END IF;
+    SELECT * INTO v_secret FROM secrets WHERE name = 'address';
+    v_now := clock();
+    SELECT coalesce(max(id), 0) INTO v_first FROM contacts;
+
+    -- Who is new as a contact; the last line of an address wins for name and data.
+    UPDATE import_rows s SET outcome = 'duplicate', reason = 'this address stands on a later line'
+    FROM (SELECT i.ctid AS tid, row_number() OVER (PARTITION BY i.email ORDER BY i.line DESC) AS nth
+          FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL) d
+    WHERE s.ctid = d.tid AND d.nth > 1;
+    GET DIAGNOSTICS duplicate = ROW_COUNT;
+    INSERT INTO contacts AS c (address_hash, version, email, name, data)
+    SELECT keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email), 1, i.email, i.name, i.data
+    FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL ORDER BY i.line
+    ON CONFLICT (address_hash) DO UPDATE SET email = excluded.email, name = coalesce(excluded.name, c.name), data = excluded.data;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    SELECT 0, c.id, 1, 'ContactAdded', '{}', v_now FROM contacts c WHERE c.id > v_first ORDER BY c.id;
+
+    -- Who is new on the list.
+    CREATE TEMPORARY TABLE import_contacts_page ON COMMIT DROP AS
+    SELECT c.id, c.version, u.subscribed, i.tid
+    FROM (SELECT j.ctid AS tid, j.email FROM import_rows j WHERE j.import_id = p_import AND j.outcome IS NULL) i
+    CROSS JOIN LATERAL (SELECT o.id, o.version FROM contacts o
+                        WHERE o.address_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email) OFFSET 0) c
+    LEFT JOIN LATERAL (SELECT o.subscribed FROM subscriptions o WHERE o.contact_id = c.id AND o.list_id = p_list OFFSET 0) u ON true;
+    INSERT INTO subscriptions (list_id, contact_id, subscribed, changed_at)
+    SELECT p_list, p.id, true, v_now FROM import_contacts_page p WHERE p.subscribed IS NULL ORDER BY p.id;
+    GET DIAGNOSTICS added = ROW_COUNT;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    SELECT 0, p.id, p.version + 1, 'Subscribed', jsonb_build_object('list', p_list::text), v_now
+    FROM import_contacts_page p WHERE p.subscribed IS NULL ORDER BY p.id;
+    UPDATE contacts c SET version = c.version + 1 FROM import_contacts_page p WHERE p.subscribed IS NULL AND c.id = p.id;
+    UPDATE import_rows s SET outcome = 'unsubscribed', reason = 'unsubscribed from this list; only they can change that'
+    FROM import_contacts_page p WHERE s.ctid = p.tid AND NOT p.subscribed;
+    GET DIAGNOSTICS unsubscribed = ROW_COUNT;
+    present := rows - invalid - duplicate - added - unsubscribed;
+    v_counts := jsonb_build_object('rows', rows, 'added', added, 'present', present, 'duplicate', duplicate,
+        'unsubscribed', unsubscribed, 'invalid', invalid);
+    UPDATE imports SET state = 'done', finished_at = v_now, counts = v_counts WHERE id = p_import;
+END $$;
+
+-- Takes an address off one list (p_list), or off everything (null): then it is suppressed too. False: it was so already.
+CREATE FUNCTION unsubscribe_hash(p_hash bytea, p_list bigint, p_source text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_contact  bigint := contact_of(p_hash);
+    v_version  int;
+    v_now      timestamptz;
+BEGIN
+    SELECT version INTO v_version FROM contacts WHERE id = v_contact FOR UPDATE;
+    v_now := clock();
+    IF p_list IS NULL THEN
+        RETURN suppress_hash(p_hash, 'unsubscribed', p_source);
+    END IF;
+    INSERT INTO subscriptions AS s (list_id, contact_id, subscribed, changed_at) VALUES (p_list, v_contact, false, v_now)
+    ON CONFLICT (contact_id, list_id) DO UPDATE SET subscribed = false, changed_at = v_now WHERE s.subscribed;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    VALUES (0, v_contact, v_version + 1, 'Unsubscribed', jsonb_build_object('list', p_list::text, 'source', p_source), v_now);
+    UPDATE contacts SET version = v_version + 1 WHERE id = v_contact;
+    RETURN true;
+END $$;
+
+-- Stages a list's subscribers for enqueue_import.
+CREATE FUNCTION stage_list(p_import bigint, p_list bigint) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_n  bigint;
+BEGIN
+    INSERT INTO import_rows (import_id, line, key, email, name, data)
+    SELECT p_import, row_number() OVER (ORDER BY s.contact_id), c.email, c.email, c.name, coalesce(c.data, '{}')
+    FROM subscriptions s JOIN contacts c ON c.id = s.contact_id
+    WHERE s.list_id = p_list AND s.subscribed AND c.email IS NOT NULL;
+    GET DIAGNOSTICS v_n = ROW_COUNT;
+    UPDATE imports SET state = 'staged', rows = v_n WHERE id = p_import;
+    RETURN v_n;
+END $$;
+
+------------------------------------------------------------------------------------------------ standing campaigns
+
+-- For an application, inside its own transaction: the mail exists if and only if that commits. Takes no campaign lock, so
+-- it neither waits nor makes others wait. Returns the delivery id; null if (campaign, key) exists, in any generation.
+-- Without a key each call is a mail of its own. Wakes workers at commit, unless told not to or the notification queue is
+-- half full (then the idle heartbeat finds it).
+CREATE FUNCTION enqueue(campaign text, email text, key text DEFAULT NULL, name text DEFAULT NULL, data jsonb DEFAULT '{}',
+                        due_at timestamptz DEFAULT NULL, wake boolean DEFAULT true) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_secret    secrets%ROWTYPE;
+    v_address   text := normal_address(enqueue.email);
+    v_key       text := coalesce(enqueue.key, gen_random_uuid()::text);
+    v_salt      bytea := uuid_send(gen_random_uuid());
+    v_data      jsonb := coalesce(enqueue.data, '{}');
+    v_now       timestamptz := clock();
+    v_due       timestamptz := greatest(coalesce(enqueue.due_at, v_now), v_now);
+    v_id        bigint;
+BEGIN
+    SELECT * INTO v_campaign FROM campaigns c WHERE c.name = enqueue.campaign ORDER BY c.generation DESC LIMIT 1;
+    IF NOT FOUND AND enqueue.campaign ~ '^[0-9]{1,18}$' THEN
+        SELECT * INTO v_campaign FROM campaigns c WHERE c.id = enqueue.campaign::bigint;
+    END IF;
+    IF v_campaign.id IS NULL THEN
+        RAISE EXCEPTION 'no campaign is called "%"', enqueue.campaign USING ERRCODE = 'PL001';
+    END IF;
+    IF v_campaign.kind <> 'standing' OR v_campaign.status IN ('cancelled', 'completed') THEN
+        RAISE EXCEPTION 'campaign "%" takes no single messages: it is % and %', v_campaign.name, v_campaign.kind, v_campaign.status
+            USING ERRCODE = 'PL002', HINT = 'enqueue() is for standing campaigns that are not cancelled';
+    END IF;
+    IF NOT acceptable_address(v_address) THEN
+        RAISE EXCEPTION 'the address is not acceptable: it must be local@domain in ASCII' USING ERRCODE = 'PL003',
+            HINT = 'a domain that is not ASCII must be given as A-label (xn--...)';
+    END IF;
+    IF enqueue.name ~ '[\x01-\x1f\x7f]' THEN
+        RAISE EXCEPTION 'the name holds a control character' USING ERRCODE = 'PL003';
+    END IF;
+    IF enqueue.key IS NOT NULL AND EXISTS (
+            SELECT FROM recipients r JOIN campaigns c ON c.id = r.campaign_id
+            WHERE r.recipient_key = v_key AND c.name = v_campaign.name AND c.id <> v_campaign.id) THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO v_secret FROM secrets s WHERE s.name = 'address';
+    INSERT INTO recipients (campaign_id, delivery_id, recipient_key, email, name, data, salt, address_hash)
+    VALUES (v_campaign.id, nextval('delivery_ids'), v_key, v_address, enqueue.name, v_data, v_salt,
+            keyed_hash(v_secret.inner_key, v_secret.outer_key, v_address))
+    ON CONFLICT DO NOTHING RETURNING delivery_id INTO v_id;
+    IF v_id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO recipient_queue (campaign_id, delivery_id, status, attempt, due_at, version) VALUES (v_campaign.id, v_id, 'pending', 0, v_due, 1);
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at) VALUES (v_campaign.id, v_id, 1, 'Queued', jsonb_build_object(
+        'source', 'enqueue', 'due_at', rfc3339(v_due), 'digest', recipient_digest(v_salt, v_key, v_address, enqueue.name, v_data)), v_now);
+    IF enqueue.wake AND v_campaign.status = 'sending' AND pg_notification_queue_usage() < 0.5 THEN
+        PERFORM wake();
+    END IF;
+    RETURN v_id;
+END $$;
+
+-- The next generation of a standing campaign: new messages go there, the old one ends when it has drained.
+CREATE FUNCTION roll_campaign(p_campaign bigint) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_new       bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('campaign', p_campaign));
+    SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign FOR UPDATE;
+    IF v_campaign.kind <> 'standing' OR v_campaign.status <> 'sending'
+       OR EXISTS (SELECT FROM campaigns c WHERE c.name = v_campaign.name AND c.generation > v_campaign.generation) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO campaigns (name, generation, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts,
+                           max_deferred, give_up, priority, list_id, expires, started_at)
+    VALUES (v_campaign.name, v_campaign.generation + 1, 'standing', 'sending', 2, v_campaign.sender_id, v_campaign.template,
+            v_campaign.mail_from, v_campaign.reply_to, v_campaign.unknown, v_campaign.attempts, v_campaign.max_deferred,
+            v_campaign.give_up, v_campaign.priority, v_campaign.list_id, v_campaign.expires, clock())
+    RETURNING id INTO v_new;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES
+        (v_new, 0, 1, 'Drafted', jsonb_build_object('name', v_campaign.name, 'kind', 'standing', 'generation', v_campaign.generation + 1,
+            'sender', v_campaign.sender_id::text, 'template', v_campaign.template, 'unknown', v_campaign.unknown,
+            'attempts', v_campaign.attempts, 'give_up', extract(epoch FROM v_campaign.give_up)::bigint, 'priority', v_campaign.priority)),
+        (v_new, 0, 2, 'Started', jsonb_build_object('by', 'generation'));
+    PERFORM wake();
+    RETURN v_new;
+END $$;
+
+--------------------------------------------------------------------------------------------------------- as of a moment
+
+-- What was true of a campaign's deliveries at the last block sealed by a moment: the fold of just those events.
+CREATE FUNCTION as_of(p_campaign bigint, p_at timestamptz, OUT block_no bigint, OUT sealed_at timestamptz, OUT counts jsonb)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    v_block  blocks%ROWTYPE;
+BEGIN
+    SELECT * INTO v_block FROM blocks b WHERE b.lane = 0 AND b.sealed_at <= p_at ORDER BY b.block_no DESC LIMIT 1;
+    block_no := v_block.block_no;
+    sealed_at := v_block.sealed_at;
+    SELECT coalesce(jsonb_object_agg(s.status, s.n), '{}') INTO counts
+    FROM (SELECT t.to_status AS status, count(*) AS n
+          FROM (SELECT DISTINCT ON (e.delivery_id) e.type FROM events e
+                WHERE e.campaign_id = p_campaign AND e.delivery_id > 0 AND e.version IS NOT NULL
+                  AND pg_visible_in_snapshot(e.xid, v_block.snapshot)
+                ORDER BY e.delivery_id, e.version DESC) l
+          JOIN (SELECT DISTINCT event, to_status FROM transitions WHERE machine = 'delivery') t ON t.event = l.type
+          GROUP BY 1) s;
+END $$;
+
 ------------------------------------------------------------------------------------------------------- views for people
 
 -- One line per recipient, for psql.
@@ -1158,12 +1685,13 @@ FROM campaigns c CROSS JOIN LATERAL (
 ------------------------------------------------------------------------------------------------------------------- roles
 
 -- Whoever runs this owns the tables; everything else runs as postledger_app, which cannot change the log, or reads as
--- postledger_audit, which sees no secret. Roles belong to the whole cluster, so they may be there already.
+-- postledger_audit, which sees no secret. postledger_enqueue may call enqueue() and nothing else: for applications that queue
+-- mails in their own transactions. Roles belong to the whole cluster, so they may be there already.
 DO $$
 DECLARE
     v_role  text;
 BEGIN
-    FOREACH v_role IN ARRAY ARRAY['postledger_app', 'postledger_audit'] LOOP
+    FOREACH v_role IN ARRAY ARRAY['postledger_app', 'postledger_audit', 'postledger_enqueue'] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = v_role) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
@@ -1172,7 +1700,9 @@ BEGIN
             END;
         END IF;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), v_role);
-        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', current_schema(), v_role);
+        IF v_role <> 'postledger_enqueue' THEN
+            EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', current_schema(), v_role);
+        END IF;
     END LOOP;
     IF NOT pg_has_role(current_user, 'postledger_app', 'MEMBER') THEN
         EXECUTE format('GRANT postledger_app TO %I', current_user);
@@ -1181,9 +1711,12 @@ BEGIN
 END $$;
 
 GRANT INSERT (campaign_id, delivery_id, version, type, body, at) ON events TO postledger_app;
-GRANT INSERT, UPDATE ON campaigns, recipients, recipient_queue, senders, contacts, workers, imports TO postledger_app;
+GRANT INSERT, UPDATE ON campaigns, recipients, recipient_queue, senders, contacts, workers, imports, blocks,
+    followers, progress, progress_minutes, lists, subscriptions, rate_leases TO postledger_app;
 GRANT INSERT ON templates, replies TO postledger_app;
 GRANT INSERT, UPDATE, DELETE ON suppressions, claims, import_rows TO postledger_app;
 GRANT DELETE ON imports TO postledger_app;
 REVOKE SELECT ON secrets, senders FROM postledger_audit;
 GRANT SELECT (id, name, url, created_at) ON senders TO postledger_audit;
+REVOKE EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) TO postledger_app, postledger_enqueue;

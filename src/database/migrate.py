@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.resources import files
 
 import asyncpg
@@ -13,7 +14,11 @@ from .connect import Connection, Database, quote_identifier
 
 sql = Blocks("postledger.database", "migrate.sql")
 
-SCHEMA_VERSION = 1
+_ROLES = "-" * 115 + " roles\n"
+_FUNCTION = re.compile(r"^CREATE FUNCTION .*?\$\$.*?\$\$;$", re.DOTALL | re.MULTILINE)
+_VIEW = re.compile(r"^CREATE VIEW .*?;$", re.DOTALL | re.MULTILINE)
+
+SCHEMA_VERSION = 2
 SECRETS = ("address", "unsubscribe")
 
 
@@ -46,9 +51,35 @@ def _padded_keys(key: bytes) -> tuple[bytes, bytes]:
     return bytes(b ^ 0x36 for b in block), bytes(b ^ 0x5C for b in block)
 
 
+def _schema() -> str:
+    return files("postledger").joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def code_of(schema: str) -> str:
+    """What an upgrade installs anew: the functions and views of schema.sql, and all from its chapter on roles."""
+    body, chapter, roles = schema.rpartition(_ROLES)
+    functions = _FUNCTION.findall(body)
+    return "\n".join([*(_replaced(one) for one in functions), *_VIEW.findall(body), chapter + roles])
+
+
+def _replaced(function: str) -> str:
+    return function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
+
+
+async def _upgrade(conn: Connection, version: int) -> None:
+    """Tables step by step, then all code as it is now; a function that tables use keeps its identity."""
+    await conn.execute(sql.drop_code)
+    for step in range(version + 1, SCHEMA_VERSION + 1):
+        tables = files("postledger").joinpath("database", "migrations", f"{step:04}.sql")
+        await conn.execute(tables.read_text(encoding="utf-8"))
+        await conn.execute(sql.record_version, step)
+        await conn.execute(sql.record_migration, step)
+    await conn.execute(code_of(_schema()))
+
+
 async def _install(conn: Connection, schema: str) -> None:
     await conn.execute(sql.create_schema.format(schema=quote_identifier(schema)))
-    await conn.execute(files("postledger").joinpath("schema.sql").read_text(encoding="utf-8"))
+    await conn.execute(_schema())
     for name in SECRETS:
         await conn.execute(sql.keep_secret, name, *_padded_keys(os.urandom(32)))
     await conn.execute(sql.record_version, SCHEMA_VERSION)
@@ -56,7 +87,7 @@ async def _install(conn: Connection, schema: str) -> None:
 
 
 async def migrate(dsn: str, *, schema: str = "postledger") -> int:
-    """Installs the schema where there is none; returns its version. Repeatable and safe in many processes at once.
+    """Installs the schema where there is none, upgrades an older one; returns its version. Repeatable and safe in many processes at once.
 
     Raises ConfigurationError when the schema is newer than this program, or the login may not create what is needed.
     """
@@ -68,6 +99,9 @@ async def migrate(dsn: str, *, schema: str = "postledger") -> int:
                 version = await installed_version(conn)
                 if version is None:
                     await _install(conn, schema)
+                    version = SCHEMA_VERSION
+                elif version < SCHEMA_VERSION:
+                    await _upgrade(conn, version)
                     version = SCHEMA_VERSION
         except asyncpg.InsufficientPrivilegeError as error:
             raise ConfigurationError(

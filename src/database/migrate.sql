@@ -22,3 +22,18 @@ INSERT INTO schema_version (version) VALUES ($1)
 INSERT INTO events (campaign_id, delivery_id, version, type, body)
 SELECT 0, 0, coalesce(max(version), 0) + 1, 'Migrated', jsonb_build_object('version', $1::int)
 FROM events WHERE campaign_id = 0 AND delivery_id = 0
+
+-- name: drop_code
+-- Views and functions, but for those that tables themselves use; they are installed anew from schema.sql.
+DO $$
+DECLARE
+    v_one  record;
+BEGIN
+    FOR v_one IN SELECT c.oid::regclass AS name FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'v' LOOP
+        EXECUTE format('DROP VIEW %s', v_one.name);
+    END LOOP;
+    FOR v_one IN SELECT p.oid::regprocedure AS name FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace
+                 AND p.proname NOT IN ('clock', 'refuse_change') LOOP
+        EXECUTE format('DROP FUNCTION %s', v_one.name);
+    END LOOP;
+END $$

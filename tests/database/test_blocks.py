@@ -15,7 +15,7 @@ def _packages(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.name.startswith("__"):
             yield from _packages(entry, f"{name}.{entry.name}")
-        elif entry.name.endswith(".sql") and entry.name != "schema.sql":
+        elif entry.name.endswith(".sql") and entry.name != "schema.sql" and "migrations" not in name:
             yield name, entry.name
 
 
