@@ -203,7 +203,7 @@ CREATE TABLE senders (
     CONSTRAINT senders_rate CHECK ((rate_count IS NULL) = (rate_per IS NULL))
 );
 
--- When a sender's next token is free. Written a few times a second, whatever the number of claims.
+-- Until when a sender's time has been given out (lease_tokens). Written some times a second, whatever the number of claims.
 CREATE TABLE rate_leases (
     sender_id  bigint PRIMARY KEY,
     free_at    timestamptz NOT NULL
@@ -245,6 +245,7 @@ CREATE TABLE campaigns (
     missed_after  interval,     -- later than this after starts_at it is held, not started; null: started however late
     expires       interval,     -- a delivery not begun so long after the start (standing: after it was due) is skipped
     list_id       bigint,       -- whose unsubscriptions it obeys
+    max_errors    int CHECK (max_errors BETWEEN 1 AND 100),  -- percent of failures that pause it; null: the default, 100: never
     UNIQUE (name, generation),
     CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
     CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused'),
@@ -390,22 +391,50 @@ CREATE INDEX import_rows_import ON import_rows USING brin (import_id);
 CREATE FUNCTION wake() RETURNS void LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT pg_notify(wake_channel(), '') $$;
 
+-- A rate as it is written: 100/s.
+CREATE FUNCTION rate_text(p_count int, p_per interval) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT p_count || '/' || CASE extract(epoch FROM p_per) WHEN 1 THEN 's' WHEN 60 THEN 'm' WHEN 3600 THEN 'h' WHEN 86400 THEN 'd'
+                                    ELSE extract(epoch FROM p_per)::bigint || 's' END $$;
+
+-- Another rate for a sender, for all campaigns through it and all workers; null: no limit. False: that was so already. What
+-- had been given out at the old rate does not hold up the new one.
+CREATE FUNCTION set_rate(p_sender bigint, p_count int, p_per interval) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('system'));
+    UPDATE senders SET rate_count = p_count, rate_per = p_per
+    WHERE id = p_sender AND rate_text(rate_count, rate_per) IS DISTINCT FROM rate_text(p_count, p_per);
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE rate_leases SET free_at = clock() WHERE sender_id = p_sender;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    SELECT 0, 0, coalesce(max(version), 0) + 1, 'SenderChanged',
+           jsonb_build_object('sender', p_sender::text, 'rate', coalesce(rate_text(p_count, p_per), 'off'))
+    FROM events WHERE campaign_id = 0 AND delivery_id = 0;
+    PERFORM wake();
+    RETURN true;
+END $$;
+
 -- Writes a new campaign down as a draft; unique (name, generation) refuses a twin.
 CREATE FUNCTION draft_campaign(p_name text, p_kind text, p_sender bigint, p_template text, p_mail_from text, p_reply_to text,
                                p_unknown text, p_attempts int, p_max_deferred int, p_give_up interval, p_priority int,
-                               p_list bigint DEFAULT NULL, p_expires interval DEFAULT NULL, p_missed_after interval DEFAULT NULL) RETURNS bigint
+                               p_list bigint DEFAULT NULL, p_expires interval DEFAULT NULL, p_missed_after interval DEFAULT NULL,
+                               p_max_errors int DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_id  bigint;
 BEGIN
     INSERT INTO campaigns (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up, priority,
-                           list_id, expires, missed_after)
+                           list_id, expires, missed_after, max_errors)
     VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up, p_priority,
-            p_list, p_expires, p_missed_after)
+            p_list, p_expires, p_missed_after, p_max_errors)
     RETURNING id INTO v_id;
-    INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_id, 0, 1, 'Drafted', jsonb_build_object(
+    INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_id, 0, 1, 'Drafted', jsonb_strip_nulls(jsonb_build_object(
         'name', p_name, 'kind', p_kind, 'generation', 1, 'sender', p_sender::text, 'template', p_template, 'unknown', p_unknown,
-        'attempts', p_attempts, 'give_up', extract(epoch FROM p_give_up)::bigint, 'priority', p_priority));
+        'attempts', p_attempts, 'give_up', extract(epoch FROM p_give_up)::bigint, 'priority', p_priority,
+        'expires', extract(epoch FROM p_expires)::bigint, 'missed_after', extract(epoch FROM p_missed_after)::bigint,
+        'max_errors', p_max_errors)));
     RETURN v_id;
 END $$;
 
@@ -440,7 +469,7 @@ BEGIN
         resume_at = CASE WHEN p_event = 'Paused' THEN (p_body ->> 'resume_at')::timestamptz WHEN v_to = 'paused' THEN resume_at END,
         started_at = CASE WHEN p_event = 'Started' THEN v_now ELSE started_at END,
         starts_at = CASE WHEN p_event = 'Scheduled' THEN (p_body ->> 'due_at')::timestamptz
-                         WHEN p_event = 'Unscheduled' THEN NULL ELSE starts_at END,
+                         WHEN p_event = 'Unscheduled' OR (p_event = 'Started' AND starts_at > v_now) THEN NULL ELSE starts_at END,
         finished_at = CASE WHEN v_to IN ('completed', 'cancelled') THEN coalesce(finished_at, v_now) END
     WHERE id = p_campaign;
     IF p_event <> 'Changed' THEN
@@ -448,6 +477,12 @@ BEGIN
     END IF;
     RETURN v_campaign.version + 1;
 END $$;
+
+-- Pauses a campaign until it resumes by itself, so long from now by the database's clock; null: until somebody resumes it.
+CREATE FUNCTION pause_campaign(p_campaign bigint, p_reason text, p_resume_in interval) RETURNS int
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ SELECT change_campaign(p_campaign, 'Paused', jsonb_strip_nulls(jsonb_build_object('reason', p_reason,
+                             'resume_at', rfc3339(clock() + p_resume_in)))) $$;
 
 -- Turns an import's staged rows into recipients, queue rows and Queued events of one campaign, in one transaction. Who is
 -- there already (by key, or by address in a bulk campaign) is left alone; first line wins. Suppressed people are queued and
@@ -725,32 +760,37 @@ AS $$
     SELECT wake();
 $$;
 
--- Which campaigns have work now, in serving order; which are to be woken (wake_campaign); which cancelled ones have rows to be cancelled, due or not, which takes no
--- sender; how long until anything more falls due (null: nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to watch them).
+-- Which campaigns have work now, each with its priority and its sender's rate; which are to be woken (wake_campaign); which
+-- cancelled ones have rows to be cancelled, due or not, which takes no sender; how long until anything more falls due (null:
+-- nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to
+-- watch them). Whose turn it is among equals is each worker's own affair: written down, it would be a row that all fight for.
 CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
-                          OUT campaigns bigint[], OUT cancelled bigint[], OUT waking bigint[], OUT due_in interval, OUT finishable bigint[],
-                          OUT watch boolean)
+                          OUT campaigns bigint[], OUT priorities int[], OUT rates text[], OUT cancelled bigint[], OUT waking bigint[],
+                          OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_now  timestamptz := clock();
 BEGIN
     SELECT coalesce(array_agg(c.id ORDER BY c.priority DESC, c.id) FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
+           coalesce(array_agg(c.priority ORDER BY c.priority DESC, c.id) FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
+           coalesce(array_agg(rate_text(s.rate_count, s.rate_per) ORDER BY c.priority DESC, c.id)
+                    FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE w.wake_at <= v_now), '{}'),
            least(min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending'), min(w.wake_at) FILTER (WHERE w.wake_at > v_now)) - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND w.wake_at IS NULL AND NOT EXISTS (
                SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0) AND (c.kind = 'bulk' OR c.status = 'cancelled'
                OR EXISTS (SELECT FROM campaigns n WHERE n.name = c.name AND n.generation > c.generation))), '{}')
-    INTO campaigns, cancelled, waking, due_in, finishable
+    INTO campaigns, priorities, rates, cancelled, waking, due_in, finishable
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON c.status IN ('sending', 'cancelled')
+    LEFT JOIN LATERAL (SELECT o.rate_count, o.rate_per FROM senders o WHERE o.id = c.sender_id OFFSET 0) s ON true
     CROSS JOIN LATERAL (SELECT CASE c.status WHEN 'scheduled' THEN c.starts_at WHEN 'paused' THEN c.resume_at END AS wake_at) w
     WHERE (c.status IN ('sending', 'scheduled') OR c.resume_at IS NOT NULL OR (c.status = 'cancelled' AND c.swept_at IS NULL))
       AND (p_only IS NULL OR c.id = p_only);
     watch := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
 END $$;
-
 
 -- Takes up to p_limit due rows of one campaign for one worker. The claim_id is the worker's: repeating the call returns the
 -- same rows, so an answer that was lost loses nothing. `busy`: somebody else held the campaign or a due row; that is not
@@ -772,6 +812,8 @@ DECLARE
     v_skip_why  text[];
     v_tid       tid[];
     v_claimed   int;
+    v_paused    timestamptz[];
+    v_resumed   timestamptz[];
 BEGIN
     PERFORM set_config('synchronous_commit', 'on', true);
     busy := false;
@@ -886,12 +928,22 @@ BEGIN
         VALUES (p_claim, p_worker, p_campaign, delivery_ids, versions, v_claimed, v_now);
     END IF;
 
-    -- How long a delivery has been tried; null for the first time.
+    -- How long a delivery has been tried, without the time in which its campaign was paused; null for the first time. One
+    -- that an operator sent round again begins anew.
     IF EXISTS (SELECT FROM unnest(versions) AS v(version) WHERE v.version > 2) THEN
-        SELECT array_agg(v_now - t.at ORDER BY i.n) INTO ages
+        SELECT array_agg(p.at), array_agg(p.until) INTO v_paused, v_resumed
+        FROM (SELECT e.type, e.at, lead(e.at, 1, v_now) OVER (ORDER BY e.version) AS until FROM events e
+              WHERE e.campaign_id = p_campaign AND e.delivery_id = 0 AND e.version > 0 AND e.type IN ('Paused', 'Resumed')) p
+        WHERE p.type = 'Paused';
+        SELECT array_agg(v_now - t.at - coalesce(a.away, '0') ORDER BY i.n) INTO ages
         FROM unnest(delivery_ids, versions) WITH ORDINALITY AS i(id, version, n)
+        LEFT JOIN LATERAL (SELECT max(e.version) AS version FROM events e WHERE i.version > 2 AND e.campaign_id = p_campaign
+                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Requeued' AND e.body ->> 'by' <> 'policy' OFFSET 0) q ON true
         LEFT JOIN LATERAL (SELECT min(e.at) AS at FROM events e WHERE i.version > 2 AND e.campaign_id = p_campaign
-                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Claimed') t ON true;
+                           AND e.delivery_id = i.id AND e.version < i.version AND e.version > coalesce(q.version, 0)
+                           AND e.type = 'Claimed' OFFSET 0) t ON true
+        LEFT JOIN LATERAL (SELECT sum(p.resumed - greatest(p.paused, t.at)) AS away FROM unnest(v_paused, v_resumed) AS p(paused, resumed)
+                           WHERE p.resumed > t.at OFFSET 0) a ON true;
     END IF;
     IF p_content THEN
         SELECT array_agg(r.recipient_key ORDER BY i.n), array_agg(r.email ORDER BY i.n), array_agg(r.name ORDER BY i.n), array_agg(r.data ORDER BY i.n)
@@ -1209,34 +1261,48 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Tokens of a sender with a rate, for all workers together: up to p_want now, at most a quarter of a second's worth, so that
--- workers share and one row is written a few times a second, not once per claim. Unused ones are lost, never saved up.
--- `retry_in`: until the next ones. (The virtual scheduling form of the leaky bucket, ITU-T I.371.)
-CREATE FUNCTION lease_tokens(p_sender bigint, p_want int, OUT granted int, OUT retry_in interval)
+-- A sender with a rate gives out its time: a worker gets the next piece of it, p_for long and a second at most, and in it
+-- `granted` mails, one each `each` seconds, from `starts_in` (seconds; a little in the past where the worker was late). So one
+-- row is written some times a second, not once per claim, and who asks while others have pieces gets the one behind theirs,
+-- short ones, up to a second ahead: all have their turn. What is beyond is refused: ask again after `retry_in`. Time that
+-- nobody wanted is gone, never saved up. `each` null: the sender has no rate.
+CREATE FUNCTION lease_tokens(p_sender bigint, p_for interval, OUT granted int, OUT each float8, OUT starts_in float8, OUT retry_in interval)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    v_each  interval;
-    v_free  timestamptz;
-    v_now   timestamptz;
+    c_ahead   CONSTANT interval := '1 second';
+    c_late    CONSTANT interval := '100 ms';
+    c_shared  CONSTANT interval := '50 ms';
+    v_free    timestamptz;
+    v_now     timestamptz;
+    v_for     interval := least(p_for, c_ahead);
 BEGIN
-    SELECT s.rate_per / s.rate_count INTO v_each FROM senders s WHERE s.id = p_sender;
-    IF v_each IS NULL THEN
-        granted := p_want;
+    SELECT extract(epoch FROM s.rate_per) / s.rate_count INTO each FROM senders s WHERE s.id = p_sender;
+    IF each IS NULL THEN
         RETURN;
     END IF;
-    PERFORM set_config('synchronous_commit', 'off', true);  -- a token lost in a crash is a token lost
-    INSERT INTO rate_leases (sender_id, free_at) VALUES (p_sender, clock()) ON CONFLICT DO NOTHING;
-    SELECT free_at INTO v_free FROM rate_leases WHERE sender_id = p_sender FOR UPDATE;
+    PERFORM set_config('synchronous_commit', 'off', true);  -- at worst a crash gives a second out twice
+    granted := 0;
+    SELECT free_at INTO v_free FROM rate_leases WHERE sender_id = p_sender FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        INSERT INTO rate_leases (sender_id, free_at) VALUES (p_sender, clock()) ON CONFLICT DO NOTHING RETURNING free_at INTO v_free;
+        IF NOT FOUND THEN  -- somebody is at it: never wait for another
+            retry_in := '5 ms';
+            RETURN;
+        END IF;
+    END IF;
     v_now := clock();
-    v_free := greatest(v_free, v_now);
-    granted := least(p_want, greatest(1, floor(extract(epoch FROM interval '250 ms') / extract(epoch FROM v_each))::int));
-    IF v_free > v_now THEN
-        granted := 0;
-        retry_in := v_free - v_now;
+    IF v_free > v_now + c_ahead THEN
+        retry_in := v_free - v_now - c_ahead;
         RETURN;
     END IF;
-    UPDATE rate_leases SET free_at = v_free + granted * v_each WHERE sender_id = p_sender;
-    retry_in := granted * v_each;
+    IF v_free < v_now - c_late THEN
+        v_free := v_now;
+    ELSIF v_free > v_now + c_shared THEN
+        v_for := least(v_for, c_shared);
+    END IF;
+    granted := greatest(1, floor(extract(epoch FROM v_for) / each + 1e-6)::int);
+    starts_in := extract(epoch FROM v_free - v_now);
+    UPDATE rate_leases SET free_at = v_free + make_interval(secs => granted * each) WHERE sender_id = p_sender;
 END $$;
 
 ------------------------------------------------------------------------------------------------------------ sealed blocks
@@ -1258,7 +1324,9 @@ CREATE TABLE blocks (
     format     smallint NOT NULL DEFAULT 1,
     PRIMARY KEY (lane, block_no)
 );
-CREATE INDEX blocks_sealed ON blocks (lane, sealed_at);
+-- For as_of() and for block_of(): both columns rise with the blocks' numbers.
+CREATE INDEX blocks_sealed ON blocks (lane, sealed_at, block_no);
+CREATE INDEX blocks_transactions ON blocks (lane, pg_snapshot_xmax(snapshot), block_no);
 
 -- Who reads sealed blocks, and how far. The checkpoint moves in the transaction of the rows that were made of the events.
 CREATE TABLE followers (
@@ -1273,57 +1341,91 @@ CREATE TABLE followers (
 CREATE FUNCTION block_channel() RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$ SELECT wake_channel() || '_blocks' $$;
 
--- Seals what has been committed and is in no block yet; returns the new block's number, or null: nothing to seal, or
--- somebody else is at it. The conditions that make this exact:
+-- Seals what has been committed and is in no block yet; returns the new block's number, 0 when there was nothing to seal, or
+-- null when somebody else is at it, who may have looked before our last commit: then it is to be called again.
+-- The conditions that make this exact:
 --   * snapshot and events come from ONE statement, on the primary: pg_current_snapshot() there is the snapshot that decides
 --     which events the same statement sees;
 --   * this transaction appends no event: it must not even have an xid when it begins;
---   * xid is never supplied by hand, and is the top-level one (savepoints do not matter);
+--   * xid is never supplied by hand, and is the top-level one (savepoints do not matter, nor does PREPARE TRANSACTION);
+--   * snapshots never go back: on a server that is younger than the last block (restored from a dump) it is refused;
 --   * unique (lane, block_no) fences two sealers even if the lock failed.
--- What the last snapshot could not see is what had no xid yet (xid >= xmax) or was in progress (xip): two index scans, so a
--- transaction that stays open for hours costs nothing but its own delay.
+-- What the last snapshot could not see is what had no xid yet (xid >= xmax) or was in progress (xip): two index scans. Of
+-- the latter only those are looked at that have ended, so a transaction that stays open for hours, with a million events
+-- in it, costs nothing but its own delay.
 CREATE FUNCTION seal(p_lane smallint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET work_mem = '64MB' SET jit = off AS $$
 DECLARE
     v_last  blocks%ROWTYPE;
     v_open  xid8[];
     v_from  xid8;
-    v_now   timestamptz;
     v_new   bigint;
 BEGIN
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-        RAISE EXCEPTION 'seal() must be alone in its transaction: it would take that transaction''s own events for committed';
+        RAISE EXCEPTION 'seal() must be alone in its transaction: it would take that transaction''s own events for committed'
+            USING ERRCODE = '25001';
     END IF;
-    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM set_config('synchronous_commit', 'on', true);  -- a block that somebody has read must not come anew
     IF NOT pg_try_advisory_xact_lock(lock_key('seal', p_lane)) THEN
         RETURN NULL;
     END IF;
     SELECT * INTO v_last FROM blocks WHERE lane = p_lane ORDER BY block_no DESC LIMIT 1;  -- a later statement than the lock
     v_from := coalesce(pg_snapshot_xmax(v_last.snapshot), '0'::xid8);
     v_open := ARRAY(SELECT x FROM pg_snapshot_xip(v_last.snapshot) AS x);
-    v_now := greatest(clock(), v_last.sealed_at);  -- never goes back
+    IF pg_snapshot_xmax(pg_current_snapshot()) < v_from THEN
+        RAISE EXCEPTION 'block % was sealed at transaction %, and this server has only come to %', v_last.block_no, v_from,
+            pg_snapshot_xmax(pg_current_snapshot()) USING ERRCODE = '55000', HINT = 'the log was restored from a dump: it needs a new epoch';
+    END IF;
     INSERT INTO blocks (lane, block_no, epoch, snapshot, positions, n, sealed_at, prev)
     SELECT p_lane, coalesce(v_last.block_no, 0) + 1, max(i.epoch), pg_current_snapshot(),
-           range_agg(int8range(i.first, i.last, '[]')), sum(i.n), v_now, v_last.root
+           range_agg(int8range(i.first, i.last, '[]')), sum(i.n),
+           greatest(clock(), v_last.sealed_at), v_last.root  -- after the events were read, and it never goes back
     FROM (SELECT min(u.position) AS first, max(u.position) AS last, count(*)::int AS n, max(u.epoch) AS epoch
           FROM (SELECT e.position, e.epoch, e.position - row_number() OVER (ORDER BY e.position) AS island
                 FROM (SELECT position, epoch FROM events WHERE xid >= v_from
                       UNION ALL
-                      SELECT position, epoch FROM events WHERE xid = ANY (v_open)) e) u
+                      SELECT position, epoch FROM events
+                      WHERE xid = ANY (ARRAY(SELECT x FROM unnest(v_open) AS x WHERE pg_visible_in_snapshot(x, pg_current_snapshot())))) e) u
           GROUP BY u.island) i
     HAVING sum(i.n) > 0
     RETURNING block_no INTO v_new;
-    IF v_new IS NOT NULL THEN
+    -- A hint, so not when a listener that is stuck has let the queue fill up: then it would fail, and nothing be sealed.
+    IF v_new IS NOT NULL AND pg_notification_queue_usage() < 0.5 THEN
         PERFORM pg_notify(block_channel(), '');
     END IF;
-    RETURN v_new;
+    RETURN coalesce(v_new, 0);
+END $$;
+
+-- Whether there is something that whoever appended it has left unsealed: a process that was killed, an application that
+-- called enqueue(). A cheap look, for those who have nothing else to do. It goes no further than the oldest transaction in
+-- progress, whose events it would have to walk past, so it may overlook something until that one has ended.
+CREATE FUNCTION unsealed(p_lane smallint DEFAULT 0) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_last  pg_snapshot := (SELECT b.snapshot FROM blocks b WHERE b.lane = p_lane ORDER BY b.block_no DESC LIMIT 1);
+    v_from  xid8 := coalesce(pg_snapshot_xmax(v_last), '0'::xid8);
+    v_to    xid8 := pg_snapshot_xmin(pg_current_snapshot());
+    v_open  xid8[] := ARRAY(SELECT x FROM pg_snapshot_xip(v_last) AS x WHERE x < v_to);
+BEGIN
+    RETURN EXISTS (SELECT FROM events WHERE xid >= v_from AND xid < v_to) OR EXISTS (SELECT FROM events WHERE xid = ANY (v_open));
+END $$;
+
+-- The block in which a transaction's events are; null: in none yet.
+CREATE FUNCTION block_of(p_xid xid8, p_lane smallint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+BEGIN
+    -- Passes over the blocks that were sealed while it was in progress.
+    RETURN (SELECT b.block_no FROM blocks b
+            WHERE b.lane = p_lane AND pg_snapshot_xmax(b.snapshot) > p_xid AND pg_visible_in_snapshot(p_xid, b.snapshot)
+            ORDER BY b.lane, pg_snapshot_xmax(b.snapshot), b.block_no LIMIT 1);
 END $$;
 
 -- Up to p_limit events of sealed blocks after a checkpoint, in feed order. Each range of a block is walked by the index on
 -- position, so a page costs its own size, however large the block.
 CREATE FUNCTION read_blocks(p_lane smallint, p_block bigint, p_position bigint, p_limit int)
 RETURNS TABLE (block_no bigint, "position" bigint, campaign_id bigint, delivery_id bigint, version int, type text, body jsonb, at timestamptz)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_block  record;
     v_range  int8range;
@@ -1371,48 +1473,61 @@ CREATE TABLE progress_minutes (
 
 INSERT INTO followers (name) VALUES ('progress');
 
--- One page of the progress follower: counts move by the status before and after each event; the status before is that of
--- the event one version earlier. Returns how many events it handled; null when somebody else is at it.
-CREATE FUNCTION follow_progress(p_limit int) RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+-- One page of the progress follower: counts move by the status before and after each event. The status before is told by
+-- the event's type where only one may be; else by the event one version earlier, which mostly stands in the same page.
+-- Returns how many events it handled; null when somebody else is at it.
+CREATE FUNCTION follow_progress(p_limit int) RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 DECLARE
     v_follower  followers%ROWTYPE;
+    v_head      bigint[];  -- of checkpoints as pairs, which compare as they follow one another
+    v_to        bigint[];
     v_n         int;
-    v_block     bigint;
-    v_position  bigint;
 BEGIN
     SELECT * INTO v_follower FROM followers WHERE name = 'progress' FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    -- Before the page, in a statement of its own: a page that is not full has all blocks up to this one, and perhaps more.
+    SELECT ARRAY[b.block_no, upper(b.positions) - 1] INTO v_head FROM blocks b WHERE b.lane = v_follower.lane ORDER BY b.block_no DESC LIMIT 1;
     WITH page AS MATERIALIZED (
         SELECT b.block_no, b.position, b.campaign_id, b.delivery_id, b.version, b.type, b.at
         FROM read_blocks(v_follower.lane, v_follower.block_no, v_follower.position, p_limit) b
-    ), statuses AS MATERIALIZED (
-        SELECT DISTINCT event, to_status FROM transitions WHERE machine = 'delivery'
+    ), kinds AS MATERIALIZED (
+        SELECT t.event, max(t.to_status) AS to_status, CASE WHEN count(*) = 1 THEN max(t.from_status) END AS from_status
+        FROM transitions t WHERE t.machine = 'delivery' GROUP BY t.event
     ), steps AS MATERIALIZED (
-        SELECT p.campaign_id, p.at, a.to_status AS after, b.to_status AS before
-        FROM page p JOIN statuses a ON a.event = p.type
-        LEFT JOIN LATERAL (SELECT e.type FROM events e WHERE e.campaign_id = p.campaign_id AND e.delivery_id = p.delivery_id
-                           AND e.version = p.version - 1 OFFSET 0) v ON true
-        LEFT JOIN statuses b ON b.event = v.type
+        SELECT p.campaign_id, p.delivery_id, p.version, p.type, p.at, k.from_status IS NULL AND q.type IS NULL AS is_open, q.type AS previous
+        FROM page p JOIN kinds k ON k.event = p.type
+        LEFT JOIN page q ON q.delivery_id = p.delivery_id AND q.version = p.version - 1 AND q.campaign_id = p.campaign_id
         WHERE p.campaign_id > 0 AND p.delivery_id > 0 AND p.version IS NOT NULL
+    ), grouped AS MATERIALIZED (
+        SELECT s.campaign_id, s.type, coalesce(s.previous, e.type) AS previous, date_bin('1 minute', s.at, '2000-01-01Z') AS minute,
+               count(*) AS n, min(s.at) AS first_at, max(s.at) AS last_at
+        FROM steps s
+        LEFT JOIN LATERAL (SELECT o.type FROM events o WHERE s.is_open AND o.campaign_id = s.campaign_id AND o.delivery_id = s.delivery_id
+                           AND o.version = s.version - 1 OFFSET 0) e ON true
+        GROUP BY 1, 2, 3, 4
+    ), moves AS MATERIALIZED (
+        SELECT g.campaign_id, a.to_status AS after, coalesce(a.from_status, b.to_status) AS before, g.minute, g.n, g.first_at, g.last_at
+        FROM grouped g JOIN kinds a ON a.event = g.type LEFT JOIN kinds b ON b.event = g.previous
     ), minutes AS (
         INSERT INTO progress_minutes AS m (campaign_id, minute, sent)
-        SELECT s.campaign_id, date_trunc('minute', s.at), count(*) FROM steps s WHERE s.after = 'sent' GROUP BY 1, 2 ORDER BY 1, 2
+        SELECT s.campaign_id, s.minute, sum(s.n) FROM moves s WHERE s.after = 'sent' GROUP BY 1, 2 ORDER BY 1, 2
         ON CONFLICT (campaign_id, minute) DO UPDATE SET sent = m.sent + excluded.sent
     ), moved AS (
         INSERT INTO progress AS g (campaign_id, pending, sending, sent, failed, skipped, cancelled, unknown,
                                    first_at, last_at, first_sent_at, last_sent_at)
         SELECT s.campaign_id,
-               count(*) FILTER (WHERE s.after = 'pending') - count(*) FILTER (WHERE s.before = 'pending'),
-               count(*) FILTER (WHERE s.after = 'sending') - count(*) FILTER (WHERE s.before = 'sending'),
-               count(*) FILTER (WHERE s.after = 'sent') - count(*) FILTER (WHERE s.before = 'sent'),
-               count(*) FILTER (WHERE s.after = 'failed') - count(*) FILTER (WHERE s.before = 'failed'),
-               count(*) FILTER (WHERE s.after = 'skipped') - count(*) FILTER (WHERE s.before = 'skipped'),
-               count(*) FILTER (WHERE s.after = 'cancelled') - count(*) FILTER (WHERE s.before = 'cancelled'),
-               count(*) FILTER (WHERE s.after = 'unknown') - count(*) FILTER (WHERE s.before = 'unknown'),
-               min(s.at), max(s.at), min(s.at) FILTER (WHERE s.after = 'sent'), max(s.at) FILTER (WHERE s.after = 'sent')
-        FROM steps s GROUP BY s.campaign_id ORDER BY s.campaign_id
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'pending'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'pending'), 0),
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'sending'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'sending'), 0),
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'sent'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'sent'), 0),
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'failed'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'failed'), 0),
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'skipped'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'skipped'), 0),
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'cancelled'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'cancelled'), 0),
+               coalesce(sum(s.n) FILTER (WHERE s.after = 'unknown'), 0) - coalesce(sum(s.n) FILTER (WHERE s.before = 'unknown'), 0),
+               min(s.first_at), max(s.last_at), min(s.first_at) FILTER (WHERE s.after = 'sent'), max(s.last_at) FILTER (WHERE s.after = 'sent')
+        FROM moves s GROUP BY s.campaign_id ORDER BY s.campaign_id
         ON CONFLICT (campaign_id) DO UPDATE SET
             pending = g.pending + excluded.pending, sending = g.sending + excluded.sending, sent = g.sent + excluded.sent,
             failed = g.failed + excluded.failed, skipped = g.skipped + excluded.skipped,
@@ -1420,9 +1535,12 @@ BEGIN
             first_at = least(g.first_at, excluded.first_at), last_at = greatest(g.last_at, excluded.last_at),
             first_sent_at = least(g.first_sent_at, excluded.first_sent_at), last_sent_at = greatest(g.last_sent_at, excluded.last_sent_at)
     )
-    SELECT count(*), max(p.block_no), (max(ARRAY[p.block_no, p.position]))[2] INTO v_n, v_block, v_position FROM page p;
-    IF v_n > 0 THEN
-        UPDATE followers SET block_no = v_block, position = v_position, moved_at = clock() WHERE name = 'progress';
+    SELECT count(*), max(ARRAY[p.block_no, p.position]) INTO v_n, v_to FROM page p;
+    IF v_n < p_limit THEN
+        v_to := greatest(v_to, v_head);
+    END IF;
+    IF v_to > ARRAY[v_follower.block_no, v_follower.position] THEN
+        UPDATE followers SET block_no = v_to[1], position = v_to[2], moved_at = clock() WHERE name = 'progress';
     END IF;
     RETURN v_n;
 END $$;
@@ -1616,15 +1734,19 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO campaigns (name, generation, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts,
-                           max_deferred, give_up, priority, list_id, expires, started_at)
+                           max_deferred, give_up, priority, list_id, expires, missed_after, max_errors, started_at)
     VALUES (v_campaign.name, v_campaign.generation + 1, 'standing', 'sending', 2, v_campaign.sender_id, v_campaign.template,
             v_campaign.mail_from, v_campaign.reply_to, v_campaign.unknown, v_campaign.attempts, v_campaign.max_deferred,
-            v_campaign.give_up, v_campaign.priority, v_campaign.list_id, v_campaign.expires, clock())
+            v_campaign.give_up, v_campaign.priority, v_campaign.list_id, v_campaign.expires, v_campaign.missed_after,
+            v_campaign.max_errors, clock())
     RETURNING id INTO v_new;
     INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES
-        (v_new, 0, 1, 'Drafted', jsonb_build_object('name', v_campaign.name, 'kind', 'standing', 'generation', v_campaign.generation + 1,
+        (v_new, 0, 1, 'Drafted', jsonb_strip_nulls(jsonb_build_object('name', v_campaign.name, 'kind', 'standing',
+            'generation', v_campaign.generation + 1,
             'sender', v_campaign.sender_id::text, 'template', v_campaign.template, 'unknown', v_campaign.unknown,
-            'attempts', v_campaign.attempts, 'give_up', extract(epoch FROM v_campaign.give_up)::bigint, 'priority', v_campaign.priority)),
+            'attempts', v_campaign.attempts, 'give_up', extract(epoch FROM v_campaign.give_up)::bigint, 'priority', v_campaign.priority,
+            'expires', extract(epoch FROM v_campaign.expires)::bigint,
+            'missed_after', extract(epoch FROM v_campaign.missed_after)::bigint, 'max_errors', v_campaign.max_errors))),
         (v_new, 0, 2, 'Started', jsonb_build_object('by', 'generation'));
     PERFORM wake();
     RETURN v_new;
@@ -1632,21 +1754,23 @@ END $$;
 
 --------------------------------------------------------------------------------------------------------- as of a moment
 
--- What was true of a campaign's deliveries at the last block sealed by a moment: the fold of just those events.
+-- What was true of a campaign's deliveries at the last block sealed by a moment: the fold of just those events. All null and
+-- nothing counted where nothing had been sealed yet.
 CREATE FUNCTION as_of(p_campaign bigint, p_at timestamptz, OUT block_no bigint, OUT sealed_at timestamptz, OUT counts jsonb)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET work_mem = '64MB' SET jit = off AS $$
 DECLARE
     v_block  blocks%ROWTYPE;
 BEGIN
-    SELECT * INTO v_block FROM blocks b WHERE b.lane = 0 AND b.sealed_at <= p_at ORDER BY b.block_no DESC LIMIT 1;
+    SELECT * INTO v_block FROM blocks b WHERE b.lane = 0 AND b.sealed_at <= p_at ORDER BY b.lane DESC, b.sealed_at DESC, b.block_no DESC LIMIT 1;
     block_no := v_block.block_no;
     sealed_at := v_block.sealed_at;
+    -- In the direction of the index on streams, backwards.
     SELECT coalesce(jsonb_object_agg(s.status, s.n), '{}') INTO counts
     FROM (SELECT t.to_status AS status, count(*) AS n
           FROM (SELECT DISTINCT ON (e.delivery_id) e.type FROM events e
                 WHERE e.campaign_id = p_campaign AND e.delivery_id > 0 AND e.version IS NOT NULL
                   AND pg_visible_in_snapshot(e.xid, v_block.snapshot)
-                ORDER BY e.delivery_id, e.version DESC) l
+                ORDER BY e.delivery_id DESC, e.version DESC) l
           JOIN (SELECT DISTINCT event, to_status FROM transitions WHERE machine = 'delivery') t ON t.event = l.type
           GROUP BY 1) s;
 END $$;
@@ -1717,6 +1841,6 @@ GRANT INSERT ON templates, replies TO postledger_app;
 GRANT INSERT, UPDATE, DELETE ON suppressions, claims, import_rows TO postledger_app;
 GRANT DELETE ON imports TO postledger_app;
 REVOKE SELECT ON secrets, senders FROM postledger_audit;
-GRANT SELECT (id, name, url, created_at) ON senders TO postledger_audit;
+GRANT SELECT (id, name, url, created_at, rate_count, rate_per) ON senders TO postledger_audit;
 REVOKE EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) TO postledger_app, postledger_enqueue;

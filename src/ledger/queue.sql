@@ -18,7 +18,13 @@ SELECT wake_channel() AS everybody, wake_channel($1) AS own
 SELECT pg_notify($1, '')
 
 -- name: next_work
-SELECT campaigns, cancelled, due_in, finishable, watch FROM next_work($1, $2)
+SELECT campaigns, cancelled, due_in, finishable, watch, priorities, rates, waking FROM next_work($1, $2)
+
+-- name: wake_campaign
+SELECT wake_campaign($1)
+
+-- name: lease_tokens
+SELECT granted, each, starts_in, retry_in FROM lease_tokens($1, $2)
 
 -- name: claim
 SELECT busy, due_in, skipped, cancelled, delivery_ids, versions, attempts, ages, keys, emails, names, data

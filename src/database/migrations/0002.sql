@@ -18,7 +18,8 @@ ALTER TABLE campaigns
     ADD starts_at timestamptz,
     ADD missed_after interval,
     ADD expires interval,
-    ADD list_id bigint;
+    ADD list_id bigint,
+    ADD max_errors int CHECK (max_errors BETWEEN 1 AND 100);
 -- Version 1 knew no way to schedule.
 ALTER TABLE campaigns ADD CONSTRAINT campaigns_starts CHECK (status <> 'scheduled' OR starts_at IS NOT NULL);
 DROP INDEX campaigns_active;
@@ -44,7 +45,8 @@ CREATE TABLE blocks (
     PRIMARY KEY (lane, block_no)
 );
 
-CREATE INDEX blocks_sealed ON blocks (lane, sealed_at);
+CREATE INDEX blocks_sealed ON blocks (lane, sealed_at, block_no);
+CREATE INDEX blocks_transactions ON blocks (lane, pg_snapshot_xmax(snapshot), block_no);
 
 CREATE TABLE followers (
     name      text PRIMARY KEY,
