@@ -24,7 +24,7 @@
 -- Lock order, the same everywhere: campaign lock, worker row, claims rows (by id), queue rows (by delivery), contacts.
 -- Errors cross the border by SQLSTATE: PL001 no such campaign, PL002 campaign closed, PL003 address not acceptable,
 -- PL004 transition not allowed, PL005 version conflict, PL006 worker unknown or dead, PL007 staged rows incomplete,
--- PL009 the log is append-only.
+-- PL009 the log is append-only, PL010 another cluster's log (a restored dump), which needs a new epoch.
 
 -- One clock. Everything due, leased or recorded is measured by it; tests replace this function.
 CREATE FUNCTION clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -82,7 +82,8 @@ CREATE SEQUENCE events_position CACHE 1;
 -- The log. A stream is (campaign_id, delivery_id): a campaign's own is (c, 0), a contact's (0, contact_id), the system's
 -- (0, 0). `version` counts a stream from 1; provider feedback and evidence have none, since they change no state.
 -- `position` is drawn when the row is inserted, always after the row lock, which makes it causal within a stream; across
--- streams it says nothing about commit order: followers go by sealed blocks. `xid` and `epoch` are never supplied by hand.
+-- streams it says nothing about commit order: followers go by sealed blocks. `xid` and `epoch` are never supplied by hand:
+-- an epoch is the time in one cluster, whose transactions are numbered in one row.
 CREATE TABLE events (
     position     bigint      NOT NULL DEFAULT nextval('events_position'),
     xid          xid8        NOT NULL DEFAULT pg_current_xact_id(),
@@ -101,8 +102,43 @@ CREATE TABLE events (
 CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (MINVALUE) TO (MAXVALUE);
 
 -- The sealer looks for transactions, followers walk positions.
-CREATE INDEX events_xid ON events (xid);
+CREATE INDEX events_xid ON events (epoch, xid);
 CREATE INDEX events_position_idx ON events (position);
+
+CREATE TABLE epochs (
+    epoch     smallint PRIMARY KEY,
+    cluster   bigint,  -- in which it began; null where the server does not say
+    began_at  timestamptz NOT NULL DEFAULT clock()
+);
+
+-- The cluster we are in: the same after a crash and on a standby, another after a restore from a dump.
+CREATE FUNCTION cluster_id() RETURNS bigint LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT system_identifier FROM pg_control_system());
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+    RETURN NULL;
+END $$;
+INSERT INTO epochs (epoch, cluster) VALUES (1, cluster_id());
+
+-- Why the transactions of the log's present epoch do not compare with those of this cluster; null: they do. Sealing would
+-- skip what is written from now on, without a word, so it is refused until begin_epoch() (`migrate --new-epoch`).
+CREATE FUNCTION foreign_epoch() RETURNS text LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+DECLARE
+    v_epoch  epochs%ROWTYPE;
+    v_last   xid8;
+BEGIN
+    SELECT * INTO v_epoch FROM epochs e ORDER BY e.epoch DESC LIMIT 1;
+    IF v_epoch.cluster <> cluster_id() THEN
+        RETURN 'the log was written in another cluster of PostgreSQL: this is a copy, or a restored dump';
+    END IF;
+    -- Where a server does not say which cluster it is, or had its counter put back.
+    SELECT e.xid INTO v_last FROM events e WHERE e.epoch = v_epoch.epoch ORDER BY e.epoch DESC, e.xid DESC LIMIT 1;
+    IF v_last >= pg_snapshot_xmax(pg_current_snapshot()) AND v_last IS DISTINCT FROM pg_current_xact_id_if_assigned() THEN
+        RETURN 'the log knows transactions that this server has not come to yet: this is a restored dump';
+    END IF;
+    RETURN NULL;
+END $$;
 
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1348,7 +1384,7 @@ AS $$ SELECT wake_channel() || '_blocks' $$;
 --     which events the same statement sees;
 --   * this transaction appends no event: it must not even have an xid when it begins;
 --   * xid is never supplied by hand, and is the top-level one (savepoints do not matter, nor does PREPARE TRANSACTION);
---   * snapshots never go back: on a server that is younger than the last block (restored from a dump) it is refused;
+--   * all of an epoch's transactions are of one cluster: in another one (restored from a dump) it is refused (PL010);
 --   * unique (lane, block_no) fences two sealers even if the lock failed.
 -- What the last snapshot could not see is what had no xid yet (xid >= xmax) or was in progress (xip): two index scans. Of
 -- the latter only those are looked at that have ended, so a transaction that stays open for hours, with a million events
@@ -1359,6 +1395,7 @@ DECLARE
     v_last  blocks%ROWTYPE;
     v_open  xid8[];
     v_from  xid8;
+    v_epoch smallint;
     v_new   bigint;
 BEGIN
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
@@ -1369,23 +1406,27 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(lock_key('seal', p_lane)) THEN
         RETURN NULL;
     END IF;
+    IF foreign_epoch() IS NOT NULL THEN
+        RAISE EXCEPTION '%', foreign_epoch() USING ERRCODE = 'PL010', HINT = 'postledger migrate --new-epoch';
+    END IF;
+    SELECT max(epoch) INTO v_epoch FROM epochs;
     SELECT * INTO v_last FROM blocks WHERE lane = p_lane ORDER BY block_no DESC LIMIT 1;  -- a later statement than the lock
-    v_from := coalesce(pg_snapshot_xmax(v_last.snapshot), '0'::xid8);
-    v_open := ARRAY(SELECT x FROM pg_snapshot_xip(v_last.snapshot) AS x);
+    v_from := CASE WHEN v_last.epoch = v_epoch THEN pg_snapshot_xmax(v_last.snapshot) ELSE '0'::xid8 END;
+    v_open := ARRAY(SELECT x FROM pg_snapshot_xip(v_last.snapshot) AS x WHERE v_last.epoch = v_epoch);
     IF pg_snapshot_xmax(pg_current_snapshot()) < v_from THEN
         RAISE EXCEPTION 'block % was sealed at transaction %, and this server has only come to %', v_last.block_no, v_from,
-            pg_snapshot_xmax(pg_current_snapshot()) USING ERRCODE = '55000', HINT = 'the log was restored from a dump: it needs a new epoch';
+            pg_snapshot_xmax(pg_current_snapshot()) USING ERRCODE = 'PL010', HINT = 'postledger migrate --new-epoch';
     END IF;
     INSERT INTO blocks (lane, block_no, epoch, snapshot, positions, n, sealed_at, prev)
-    SELECT p_lane, coalesce(v_last.block_no, 0) + 1, max(i.epoch), pg_current_snapshot(),
+    SELECT p_lane, coalesce(v_last.block_no, 0) + 1, v_epoch, pg_current_snapshot(),
            range_agg(int8range(i.first, i.last, '[]')), sum(i.n),
            greatest(clock(), v_last.sealed_at), v_last.root  -- after the events were read, and it never goes back
-    FROM (SELECT min(u.position) AS first, max(u.position) AS last, count(*)::int AS n, max(u.epoch) AS epoch
-          FROM (SELECT e.position, e.epoch, e.position - row_number() OVER (ORDER BY e.position) AS island
-                FROM (SELECT position, epoch FROM events WHERE xid >= v_from
+    FROM (SELECT min(u.position) AS first, max(u.position) AS last, count(*)::int AS n
+          FROM (SELECT e.position, e.position - row_number() OVER (ORDER BY e.position) AS island
+                FROM (SELECT position FROM events WHERE epoch = v_epoch AND xid >= v_from
                       UNION ALL
-                      SELECT position, epoch FROM events
-                      WHERE xid = ANY (ARRAY(SELECT x FROM unnest(v_open) AS x WHERE pg_visible_in_snapshot(x, pg_current_snapshot())))) e) u
+                      SELECT position FROM events
+                      WHERE epoch = v_epoch AND xid = ANY (ARRAY(SELECT x FROM unnest(v_open) AS x WHERE pg_visible_in_snapshot(x, pg_current_snapshot())))) e) u
           GROUP BY u.island) i
     HAVING sum(i.n) > 0
     RETURNING block_no INTO v_new;
@@ -1396,18 +1437,59 @@ BEGIN
     RETURN coalesce(v_new, 0);
 END $$;
 
+-- The log goes on in this cluster, after a restore from a dump: a last block of the epoch that has ended takes all that was in
+-- no block yet, told by position, since transactions tell nothing any more; then the new epoch counts from nothing. So
+-- followers get everything once, the old first. For the tables' owner, since the new epoch is a column's default; waits for
+-- all who write, and lets nobody write meanwhile.
+CREATE FUNCTION begin_epoch(p_reason text DEFAULT 'restore') RETURNS smallint LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_hashjoin = off SET enable_mergejoin = off SET work_mem = '64MB' SET jit = off AS $$
+DECLARE
+    v_epoch  smallint;
+    v_last   blocks%ROWTYPE;
+    v_end    bigint;
+    v_rest   int8multirange;
+BEGIN
+    LOCK TABLE events IN ACCESS EXCLUSIVE MODE;
+    PERFORM pg_advisory_xact_lock(lock_key('seal', 0));
+    SELECT max(epoch) INTO v_epoch FROM epochs;
+    SELECT * INTO v_last FROM blocks WHERE lane = 0 ORDER BY block_no DESC LIMIT 1;
+    SELECT greatest(max(e.xid), pg_snapshot_xmax(v_last.snapshot))::text::bigint + 1 INTO v_end FROM events e WHERE e.epoch = v_epoch;
+    -- What there is, less what has been sealed; every position in a range is an event's.
+    SELECT range_agg(int8range(i.first, i.last, '[]')) INTO v_rest
+    FROM (SELECT min(u.position) AS first, max(u.position) AS last
+          FROM (SELECT e.position, e.position - row_number() OVER (ORDER BY e.position) AS island FROM events e WHERE e.epoch = v_epoch) u
+          GROUP BY u.island) i;
+    v_rest := v_rest - coalesce((SELECT range_agg(b.positions) FROM blocks b WHERE b.lane = 0 AND b.epoch = v_epoch), '{}');
+    IF NOT isempty(v_rest) THEN
+        INSERT INTO blocks (lane, block_no, epoch, snapshot, positions, n, sealed_at, prev)
+        SELECT 0, coalesce(v_last.block_no, 0) + 1, v_epoch, format('%s:%s:', v_end, v_end)::pg_snapshot, v_rest,
+               (SELECT sum(upper(r) - lower(r)) FROM unnest(v_rest) AS r), greatest(clock(), v_last.sealed_at), v_last.root;
+    END IF;
+    v_epoch := v_epoch + 1;
+    INSERT INTO epochs (epoch, cluster) VALUES (v_epoch, cluster_id());
+    EXECUTE format('ALTER TABLE events ALTER COLUMN epoch SET DEFAULT %s', v_epoch);
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    SELECT 0, 0, coalesce(max(e.version), 0) + 1, 'EpochBegun', jsonb_build_object('epoch', v_epoch, 'reason', p_reason)
+    FROM events e WHERE e.campaign_id = 0 AND e.delivery_id = 0;
+    PERFORM pg_notify(block_channel(), '');
+    RETURN v_epoch;
+END $$;
+
 -- Whether there is something that whoever appended it has left unsealed: a process that was killed, an application that
 -- called enqueue(). A cheap look, for those who have nothing else to do. It goes no further than the oldest transaction in
 -- progress, whose events it would have to walk past, so it may overlook something until that one has ended.
 CREATE FUNCTION unsealed(p_lane smallint DEFAULT 0) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    v_last  pg_snapshot := (SELECT b.snapshot FROM blocks b WHERE b.lane = p_lane ORDER BY b.block_no DESC LIMIT 1);
+    v_epoch smallint := (SELECT max(epoch) FROM epochs);
+    v_last  pg_snapshot := (SELECT CASE WHEN b.epoch = v_epoch THEN b.snapshot END FROM blocks b
+                            WHERE b.lane = p_lane ORDER BY b.block_no DESC LIMIT 1);
     v_from  xid8 := coalesce(pg_snapshot_xmax(v_last), '0'::xid8);
     v_to    xid8 := pg_snapshot_xmin(pg_current_snapshot());
     v_open  xid8[] := ARRAY(SELECT x FROM pg_snapshot_xip(v_last) AS x WHERE x < v_to);
 BEGIN
-    RETURN EXISTS (SELECT FROM events WHERE xid >= v_from AND xid < v_to) OR EXISTS (SELECT FROM events WHERE xid = ANY (v_open));
+    RETURN EXISTS (SELECT FROM events WHERE epoch = v_epoch AND xid >= v_from AND xid < v_to)
+        OR EXISTS (SELECT FROM events WHERE epoch = v_epoch AND xid = ANY (v_open));
 END $$;
 
 -- The block in which a transaction's events are; null: in none yet.
@@ -1769,7 +1851,7 @@ BEGIN
     FROM (SELECT t.to_status AS status, count(*) AS n
           FROM (SELECT DISTINCT ON (e.delivery_id) e.type FROM events e
                 WHERE e.campaign_id = p_campaign AND e.delivery_id > 0 AND e.version IS NOT NULL
-                  AND pg_visible_in_snapshot(e.xid, v_block.snapshot)
+                  AND (e.epoch < v_block.epoch OR (e.epoch = v_block.epoch AND pg_visible_in_snapshot(e.xid, v_block.snapshot)))
                 ORDER BY e.delivery_id DESC, e.version DESC) l
           JOIN (SELECT DISTINCT event, to_status FROM transitions WHERE machine = 'delivery') t ON t.event = l.type
           GROUP BY 1) s;

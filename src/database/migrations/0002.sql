@@ -3,6 +3,21 @@
 
 DROP INDEX events_position_brin;
 CREATE INDEX events_position_idx ON events (position);
+DROP INDEX events_xid;
+CREATE INDEX events_xid ON events (epoch, xid);
+
+CREATE TABLE epochs (
+    epoch     smallint PRIMARY KEY,
+    cluster   bigint,
+    began_at  timestamptz NOT NULL DEFAULT clock()
+);
+CREATE FUNCTION cluster_id() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT system_identifier FROM pg_control_system());
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+    RETURN NULL;
+END $$;
+INSERT INTO epochs (epoch, cluster) VALUES (1, cluster_id());
 
 ALTER TABLE senders
     ADD rate_count int CHECK (rate_count > 0),
