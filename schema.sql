@@ -43,6 +43,10 @@ CREATE FUNCTION wake_channel(worker bigint DEFAULT NULL) RETURNS text LANGUAGE s
 SET search_path FROM CURRENT
 AS $$ SELECT 'postledger_' || left(md5(current_schema()), 16) || coalesce('_' || worker, '') $$;
 
+-- The channel that says "the schema has changed": who is of another version has to leave.
+CREATE FUNCTION schema_channel() RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$ SELECT wake_channel() || '_schema' $$;
+
 CREATE TABLE schema_version (
     version     int PRIMARY KEY,
     applied_at  timestamptz NOT NULL DEFAULT clock()
@@ -1362,7 +1366,7 @@ CREATE TABLE blocks (
 );
 -- For as_of() and for block_of(): both columns rise with the blocks' numbers.
 CREATE INDEX blocks_sealed ON blocks (lane, sealed_at, block_no);
-CREATE INDEX blocks_transactions ON blocks (lane, pg_snapshot_xmax(snapshot), block_no);
+CREATE INDEX blocks_transactions ON blocks (lane, epoch, pg_snapshot_xmax(snapshot), block_no);
 
 -- Who reads sealed blocks, and how far. The checkpoint moves in the transaction of the rows that were made of the events.
 CREATE TABLE followers (
@@ -1493,13 +1497,14 @@ BEGIN
 END $$;
 
 -- The block in which a transaction's events are; null: in none yet.
-CREATE FUNCTION block_of(p_xid xid8, p_lane smallint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+CREATE FUNCTION block_of(p_epoch smallint, p_xid xid8, p_lane smallint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 BEGIN
     -- Passes over the blocks that were sealed while it was in progress.
     RETURN (SELECT b.block_no FROM blocks b
-            WHERE b.lane = p_lane AND pg_snapshot_xmax(b.snapshot) > p_xid AND pg_visible_in_snapshot(p_xid, b.snapshot)
-            ORDER BY b.lane, pg_snapshot_xmax(b.snapshot), b.block_no LIMIT 1);
+            WHERE b.lane = p_lane AND b.epoch = p_epoch AND pg_snapshot_xmax(b.snapshot) > p_xid AND pg_visible_in_snapshot(p_xid, b.snapshot)
+            ORDER BY b.lane, b.epoch, pg_snapshot_xmax(b.snapshot), b.block_no LIMIT 1);
 END $$;
 
 -- Up to p_limit events of sealed blocks after a checkpoint, in feed order. Each range of a block is walked by the index on

@@ -1,6 +1,6 @@
 -- name: lock_migrations
--- One migration at a time in this database; $1 = schema.
-SELECT pg_advisory_xact_lock(hashtextextended($1 || ':migrate', 0))
+-- One migration at a time in this database; $1 = schema. The session holds it: an index is built outside a transaction.
+SELECT pg_advisory_lock(hashtextextended($1 || ':migrate', 0))
 
 -- name: find_version_table
 SELECT to_regclass('schema_version')
@@ -23,6 +23,27 @@ INSERT INTO events (campaign_id, delivery_id, version, type, body)
 SELECT 0, 0, coalesce(max(version), 0) + 1, 'Migrated', jsonb_build_object('version', $1::int)
 FROM events WHERE campaign_id = 0 AND delivery_id = 0
 
+-- name: find_invalid_indexes
+-- What an interrupted CREATE INDEX CONCURRENTLY has left behind.
+SELECT quote_ident(c.relname) AS name FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'i' AND NOT i.indisvalid
+
+-- name: drop_invalid_index
+DROP INDEX CONCURRENTLY {index}
+
+-- name: wait_little
+-- For a lock: shorter than deadlock_timeout, so that nobody else is ever chosen as a victim of ours.
+SELECT set_config('lock_timeout', '300ms', true)
+
+-- name: lock_tables
+-- All at once, or a function that has one and wants another would wait for us while we wait for it.
+DO $$
+BEGIN
+    EXECUTE (SELECT 'LOCK TABLE ' || string_agg(c.oid::regclass::text, ', ' ORDER BY c.relname <> 'campaigns', c.relname)
+                    || ' IN ACCESS EXCLUSIVE MODE'
+             FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'));
+END $$
+
 -- name: drop_code
 -- Views and functions, but for those that tables themselves use; they are installed anew from schema.sql.
 DO $$
@@ -37,3 +58,7 @@ BEGIN
         EXECUTE format('DROP FUNCTION %s', v_one.name);
     END LOOP;
 END $$
+
+-- name: tell_workers
+-- They look at the version then, and leave to those of the new one what is left to do.
+SELECT pg_notify(schema_channel(), '')

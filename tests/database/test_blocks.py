@@ -8,7 +8,14 @@ import pytest
 
 from postledger.database import Blocks, Connection, Database
 
-OWNER_BLOCKS = {"create_schema", "keep_secret", "record_version", "record_migration", "lock_migrations"}
+OWNER_BLOCKS = {
+    "create_schema",
+    "drop_invalid_index",
+    "keep_secret",
+    "lock_migrations",
+    "record_migration",
+    "record_version",
+}
 
 
 def _packages(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:

@@ -61,7 +61,7 @@ CREATE TABLE blocks (
 );
 
 CREATE INDEX blocks_sealed ON blocks (lane, sealed_at, block_no);
-CREATE INDEX blocks_transactions ON blocks (lane, pg_snapshot_xmax(snapshot), block_no);
+CREATE INDEX blocks_transactions ON blocks (lane, epoch, pg_snapshot_xmax(snapshot), block_no);
 
 CREATE TABLE followers (
     name      text PRIMARY KEY,
