@@ -22,6 +22,7 @@ from .link import Link, LinkLost
 from .loops import forever, to_the_end, within
 from .permits import Permits
 from .reaper import Reaper
+from .sealer import Sealer
 from .session import Session
 from .settler import Settler
 
@@ -48,7 +49,7 @@ class WorkerOptions:
 class Worker:
     """Claims, sends, settles, and watches over the others, until it is stopped.
 
-    Three connections: one listens, holds the lock and asks for permits; one claims; one settles.
+    Four connections: one listens, holds the lock and asks for permits; one claims; one settles; one seals.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Worker:
         self._on_settled = on_settled
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._claims = Link(database, "worker claims")
-        self._settles = Link(database, "worker settles")
+        self._seals = Link(database, "worker seals")
+        self._sealer = Sealer(self._seals)
+        self._claims = Link(database, "worker claims", on_used=self._sealer.note)
+        self._settles = Link(database, "worker settles", on_used=self._sealer.note)
         self.session = Session(database, self._claims, on_buried=self._buried)
         self.permits = Permits(self.session, lease_in=options.lease_in)
         self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self.permits.block)
@@ -108,6 +111,7 @@ class Worker:
                 ("permits", self.permits.step),
                 ("settler", self._settler.step),
                 ("reaper", self._reaper.step),
+                ("sealer", self._sealer.step),
                 ("dispatcher", self.dispatcher.step),
             )
         ]
@@ -143,7 +147,9 @@ class Worker:
         if self.permits.holds:
             log.error("left_unrecorded", deliveries=sum(hold.unsettled for hold in self.permits.holds.values()))
         await self._release_strays()
-        await asyncio.gather(self._jobs.close(), self.session.close(), self._claims.close(), self._settles.close())
+        await self._sealer.finish()
+        links = (self._claims, self._settles, self._seals)
+        await asyncio.gather(self._jobs.close(), self.session.close(), *(link.close() for link in links))
 
     async def _release_strays(self) -> None:
         """Claims whose answer we never had: nothing of them was sent, and nobody else can know that."""
