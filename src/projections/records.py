@@ -34,10 +34,10 @@ def read_event(row: Row) -> Recorded:
 
 
 def event_json(row: Row, body: Any) -> dict[str, Any]:
-    """The public form of an event. `block` is null as long as the log is not sealed."""
+    """The public form of an event. `block` is null as long as it is in none."""
     return {
         "position": str(row["position"]),
-        "block": None,
+        "block": None if row["block_no"] is None else str(row["block_no"]),
         "campaign_id": str(row["campaign_id"]),
         "delivery_id": str(row["delivery_id"]),
         "version": row["version"],

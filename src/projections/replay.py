@@ -28,7 +28,7 @@ _LEADS_TO = {row.event: row.to_status for row in DELIVERY}
 
 
 async def replay(conn: Connection, campaign_id: int) -> AsyncIterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each event by position with the state of its stream after it, in flat memory whatever the audience.
+    """Each event in sealed order with the state of its stream after it, in flat memory whatever the audience.
 
     Holds a snapshot on `conn` until it is exhausted or closed: leave it early by `aclosing` alone. Raises
     ReplayError or UnreadableEvent at the first event that cannot stand where it stands.
