@@ -27,7 +27,7 @@ class PooledConnection(asyncpg.Connection):
 
 def is_pooled(conn: asyncpg.Connection) -> bool:
     """Whether nothing of this connection's session can be relied on."""
-    return isinstance(conn, PooledConnection)
+    return type(conn) is PooledConnection  # isinstance() is true of any connection: asyncpg's pool needs that
 
 
 async def stands_between(conn: asyncpg.Connection) -> bool:
