@@ -52,17 +52,19 @@ class Job:
         async with opened(self.config, install=not self.dry_run) as database:
             await self._check_provider()
             async with database.connection(label="send") as conn:
+                await writing.check_time(conn, self.order)
                 staged = await self._stage(conn)
                 if self.dry_run:
                     return await self._rehearse(conn, staged.import_id)
                 async with writing_down(staged.rows, quiet=self.quiet):
                     written = await self._write(conn, staged.import_id)
-                went_on = await writing.go_on(conn, written.campaign_id)
+                # One that is paused when its hour has come rests on purpose: --at is no word to go on.
+                went_on = self.order.at is None and await writing.go_on(conn, written.campaign_id)
                 shown = await campaign_document(conn, written.campaign_id)
             if not self.json:
                 report.written(shown, written, resumed=went_on)
             await self._renew_statistics(database, written)
-            if self.no_wait or report.nothing_to_do(shown, written):
+            if self.no_wait or shown["status"] == "scheduled" or report.nothing_to_do(shown, written):
                 return self._done(shown, written, Exit.OK)
             interrupts.advice = f"stopped; {report.GO_ON}"
             return await self._send(database, written, interrupts)

@@ -30,6 +30,11 @@ def moment(value: str) -> Moment:
         raise click.BadParameter(str(error)) from None
 
 
+def moment_notes(given: Moment | None) -> list[str]:
+    """What a person should know of how a moment was read."""
+    return [given.note] if given is not None and given.note is not None else []
+
+
 def rate(value: str) -> Rate | Literal["off"]:
     """An option's type: 100/s, 5000/m, 20000/h, 500/d, off."""
     try:

@@ -18,6 +18,9 @@ MISSED_AFTER = timedelta(hours=4)
 """A start that comes later than this is held: long enough for an outage that somebody mends, too short for a restored
 backup, or a worker that nobody had started, to mail at an hour that nobody chose."""
 
+DEFAULT_SHARE = 50
+"""Percent of failures above which a campaign pauses that says nothing of it."""
+
 STATUSES = ("pending", "sending", "sent", "failed", "skipped", "cancelled", "unknown")
 
 
