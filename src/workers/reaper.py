@@ -1,4 +1,8 @@
-"""Finds dead workers and gives their rows back: every worker tries for this watch, one at a time has it."""
+"""Finds dead workers and gives their rows back: every worker tries for this watch, one at a time has it.
+
+Behind a pooler nobody can have it, nor learn anything from a lock that is free: there everybody looks, and goes by
+leases alone. Two who bury and reclaim the same are no harm: either call looks again, under a lock.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from datetime import timedelta
 
 import asyncpg
 import structlog
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ..database import Connection, fetch_one
 from ..ledger import queue
@@ -83,6 +87,8 @@ class Reaper:
         self.needed = asyncio.Event()
         self._watch_since: float | None = None
         """The session in which this worker took the watch; another session means that it is gone."""
+        self._looking_since: float | None = None
+        """Since when no look has failed: a pooler keeps our connection through an outage of the server."""
         self._suspicion = Suspicion()
 
     async def step(self) -> None:
@@ -94,35 +100,54 @@ class Reaper:
             if probes:
                 await self._bury_and_reclaim(probes)
         except LinkLost as error:
+            self._looking_since = None
             log.info("watch_interrupted", reason=str(error)[:200])
         if self.needed.is_set():
-            await asyncio.sleep(NEXT_PROBE * (1.0 if self._watch_since else random.uniform(0.8, 1.0)))
+            await asyncio.sleep(NEXT_PROBE * self._share())
+
+    def _share(self) -> float:
+        """Many who look each do it less often."""
+        if self.session.lease_only:
+            return random.uniform(1.0, 3.0)
+        return 1.0 if self._watch_since else random.uniform(0.8, 1.0)
 
     async def _look(self, conn: Connection) -> list[Probe]:
-        if self._watch_since != self.session.since:
-            self._watch_since = None
-            self._suspicion = Suspicion()
-            row = await fetch_one(conn, queue.sql.try_watch, self.session.worker, timeout=5)
-            if not row["needed"]:
-                self._stand_down()
-            if not row["got"]:
-                return []
-            self._watch_since = self.session.since
+        if not self.session.lease_only and not await self._has_watch(conn):
+            return []
         rows = await conn.fetch(queue.sql.probe, self.session.worker, self.lease_in, timeout=5)
+        self._looking_since = self._looking_since or self.clock()
         if not rows:
-            await conn.fetchval(queue.sql.leave_watch, timeout=5)
+            if self._watch_since is not None:
+                await conn.fetchval(queue.sql.leave_watch, timeout=5)
             self._watch_since = None
             self._stand_down()
         return [Probe(*row) for row in rows]
 
+    async def _has_watch(self, conn: Connection) -> bool:
+        if self._watch_since == self.session.since:
+            return True
+        self._watch_since = None
+        self._suspicion = Suspicion()
+        row = await fetch_one(conn, queue.sql.try_watch, self.session.worker, timeout=5)
+        if not row["needed"]:
+            self._stand_down()
+        if row["got"]:
+            self._watch_since = self.session.since
+        return self._watch_since is not None
+
     def _stand_down(self) -> None:
         """Nobody holds anything. What the others have deferred or given back is for every worker to know of."""
         self.needed.clear()
+        self._looking_since = None
         self.session.wake.set()
 
     async def _bury_and_reclaim(self, probes: list[Probe]) -> None:
         now = self.clock()
-        dead = self._suspicion.judge(probes, now, trusted=now - self.session.since >= UNBROKEN_FOR)
+        since = self.session.since
+        if self.session.lease_only:
+            since = max(since, self._looking_since or now)
+            probes = [evolve(probe, free=False) for probe in probes]
+        dead = self._suspicion.judge(probes, now, trusted=now - since >= UNBROKEN_FOR)
         orphans = any(p.ended for p in probes)
         for probe in dead:
             async with self.link.use() as conn:

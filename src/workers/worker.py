@@ -49,7 +49,8 @@ class WorkerOptions:
 class Worker:
     """Claims, sends, settles, and watches over the others, until it is stopped.
 
-    Four connections: one listens, holds the lock and asks for permits; one claims; one settles; one seals.
+    Four connections: one listens, holds the lock and asks for permits; one claims; one settles; one seals. `listen` is
+    the server's own address for the first of them, where `database` is a pooler.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Worker:
         database: Database,
         options: WorkerOptions,
         *,
+        listen: Database | None = None,
         on_settled: Callable[[Sequence[Outcome]], None] = lambda _: None,
     ) -> None:
         self.options = options
@@ -68,7 +70,7 @@ class Worker:
         self._sealer = Sealer(self._seals)
         self._claims = Link(database, "worker claims", on_used=self._sealer.note)
         self._settles = Link(database, "worker settles", on_used=self._sealer.note)
-        self.session = Session(database, self._claims, on_buried=self._buried)
+        self.session = Session(listen or database, self._claims, on_buried=self._buried, on_unfit=self.stop)
         self.permits = Permits(self.session, lease_in=options.lease_in)
         self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self.permits.block)
         self._jobs = Jobs(
@@ -103,7 +105,10 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Works until `stop` or a cancellation, then ends in order."""
+        """Works until `stop` or a cancellation, then ends in order.
+
+        Raises ConfigurationError, in order too, when this program and the database do not go together any more.
+        """
         loops = [
             asyncio.ensure_future(forever(step, name))
             for name, step in (
@@ -119,6 +124,8 @@ class Worker:
             await self._stopping.wait()
         finally:
             await to_the_end(self._end(loops))
+        if self.session.unfit is not None:
+            raise self.session.unfit
 
     async def _end(self, loops: Sequence[asyncio.Future[None]]) -> None:
         """What is under way may finish, the rest is given back, every outcome is recorded: all within the grace."""
