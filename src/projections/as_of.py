@@ -19,10 +19,10 @@ class AsOf:
 
     block_no: int | None
     sealed_at: datetime | None
-    counts: Mapping[DeliveryStatus, int]
+    counts: Mapping[str, int]
 
 
 async def as_of(conn: Connection, campaign_id: int, at: datetime) -> AsOf:
     """The fold of the blocks that were sealed by `at`: the same answer for ever, once a later block is there."""
     block_no, sealed_at, counted = await fetch_one(conn, sql.as_of, campaign_id, at)
-    return AsOf(block_no, sealed_at, {status: counted.get(status, 0) for status in DeliveryStatus})
+    return AsOf(block_no, sealed_at, {status.value: counted.get(status, 0) for status in DeliveryStatus})
