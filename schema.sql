@@ -408,7 +408,8 @@ CREATE TABLE imports (
     chunks       int NOT NULL DEFAULT 0,
     started_at   timestamptz NOT NULL DEFAULT clock(),
     finished_at  timestamptz,
-    counts       jsonb
+    counts       jsonb,
+    pooled       boolean NOT NULL DEFAULT false  -- made through a pooler, where no session lock says that its maker lives
 );
 
 -- Unlogged: fast, and emptied by crash recovery; hence imports.rows, checked before use.

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, cursor
 from ..events.fold import (
     CampaignState,
     DeliveryState,
@@ -35,7 +35,7 @@ async def replay(conn: Connection, campaign_id: int) -> AsyncIterator[tuple[dict
     """
     campaign: CampaignState | None = None
     async with snapshot(conn):
-        async for row in conn.cursor(sql.replay, campaign_id, prefetch=CHUNK):
+        async for row in await cursor(conn, sql.replay, campaign_id, prefetch=CHUNK):
             recorded = read_event(row)
             try:
                 state = _after(row, recorded, campaign)

@@ -41,6 +41,8 @@ DROP INDEX campaigns_active;
 CREATE INDEX campaigns_active ON campaigns (priority DESC, id)
     WHERE status IN ('sending', 'scheduled') OR resume_at IS NOT NULL OR (status = 'cancelled' AND swept_at IS NULL);
 
+ALTER TABLE imports ADD pooled boolean NOT NULL DEFAULT false;
+
 ALTER TABLE contacts
     ADD email text,
     ADD name text,
