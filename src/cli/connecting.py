@@ -29,6 +29,11 @@ async def opened(config: Config, *, install: bool = False) -> AsyncIterator[Data
     yield database
 
 
+def straight(config: Config, database: Database) -> Database:
+    """The server itself, for what needs a session to itself; `database` may be a pooler."""
+    return database if config.listen is None else Database(config.listen, config.schema)
+
+
 @asynccontextmanager
 async def connected(config: Config) -> AsyncIterator[Connection]:
     """One connection to such a database, for the commands that ask or change a little."""

@@ -17,7 +17,7 @@ from ..database.migrate import check_version, installed_version
 from ..errors import ConfigurationError, PostledgerError, UnavailableError
 from ..ledger import senders
 from ..workers.providers import registry
-from .connecting import opened
+from .connecting import opened, straight
 from .exits import Exit, code_of
 from .options import Command, Given
 from .output import document, say
@@ -98,7 +98,7 @@ async def _reached(config: Config) -> AsyncIterator[Database]:
 
 async def _database_checks(config: Config, database: Database, *, with_senders: bool) -> AsyncIterator[Check]:
     """Each needs the ones before it: the first that fails is the last."""
-    listen = database if config.listen is None else Database(config.listen, config.schema)
+    listen = straight(config, database)
     looks: dict[str, Look] = {
         "connection": lambda: _try_connection(database),
         "version": lambda: _try_version(database),

@@ -13,7 +13,7 @@ from ..database import migrate as install
 from ..embedded import running
 from ..workers.loops import first_of
 from ..workers.worker import Worker, WorkerOptions
-from .connecting import opened
+from .connecting import opened, straight
 from .exits import Exit
 from .options import Command, Given, duration
 from .output import document, say
@@ -49,7 +49,7 @@ def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool) -> 
 
     async def serve(interrupts: Interrupts) -> int:
         async with opened(config) as database:
-            worker = Worker(database, options)
+            worker = Worker(database, options, listen=straight(config, database))
             await worker.open()
             with interrupts.gently():
                 await _work(worker, interrupts, until_idle=until_idle)
