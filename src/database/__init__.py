@@ -4,7 +4,7 @@ from .blocks import Blocks
 from .connect import Connection, Database, close, fetch_one, process_label
 from .errors import GONE, translate, translated
 from .logins import prepare_login
-from .migrate import SCHEMA_VERSION, migrate
+from .migrate import SCHEMA_VERSION, begin_epoch, foreign_epoch, migrate
 from .pooler import cursor, is_pooled
 
 __all__ = [
@@ -13,9 +13,11 @@ __all__ = [
     "Blocks",
     "Connection",
     "Database",
+    "begin_epoch",
     "close",
     "cursor",
     "fetch_one",
+    "foreign_epoch",
     "is_pooled",
     "migrate",
     "prepare_login",

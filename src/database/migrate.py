@@ -82,6 +82,23 @@ async def migrate(dsn: str, *, schema: str = "postledger") -> int:
         return SCHEMA_VERSION
 
 
+async def foreign_epoch(dsn: str, *, schema: str = "postledger") -> str | None:
+    """Why this server cannot go on with the log's present epoch, or None: it was restored from a dump, say."""
+    async with Database(dsn, schema).connection(role=None, direct=True, label="migrate") as conn:
+        reason: str | None = await conn.fetchval(sql.foreign_epoch)
+        return reason
+
+
+async def begin_epoch(dsn: str, *, schema: str = "postledger") -> int:
+    """The log goes on under a new epoch, whose number is returned: everything that was there comes first, once.
+
+    Waits for all who write, and lets nobody write meanwhile. Repeated, it begins another.
+    """
+    async with Database(dsn, schema).connection(role=None, direct=True, label="migrate") as conn:
+        epoch: int = await conn.fetchval(sql.begin_epoch)
+        return epoch
+
+
 def _schema() -> str:
     return files("postledger").joinpath("schema.sql").read_text(encoding="utf-8")
 
@@ -109,7 +126,7 @@ async def _upgrade(conn: Connection, version: int) -> None:
                     "the upgrade does not get the tables for itself: a transaction has been open for long, end it "
                     f"(see pg_stat_activity.xact_start) and migrate again ({error})"
                 ) from error
-            log.info("upgrade_waits", reason=str(error))
+            log.warning("upgrade_waits", reason=str(error))
         await asyncio.sleep(PAUSE)
 
 

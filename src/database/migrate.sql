@@ -59,6 +59,12 @@ BEGIN
     END LOOP;
 END $$
 
+-- name: foreign_epoch
+SELECT foreign_epoch()
+
+-- name: begin_epoch
+SELECT begin_epoch()
+
 -- name: tell_workers
 -- They look at the version then, and leave to those of the new one what is left to do.
 SELECT pg_notify(schema_channel(), '')

@@ -13,6 +13,7 @@ OWNER_BLOCKS = {
     "drop_invalid_index",
     "keep_secret",
     "lock_migrations",
+    "prepare_login",
     "record_migration",
     "record_version",
 }
