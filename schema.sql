@@ -1279,13 +1279,15 @@ END $$;
 
 -- Starts or resumes what is due by the database's clock: a scheduled campaign, a pause with a resume_at. A start that comes
 -- later than the campaign allows (the database was restored, no worker ran for a day) is held: paused, reason `missed`.
--- Returns the event that was written, or null: somebody else was first.
+-- Returns the event that was written; null: somebody else was first; `busy`: somebody is at it, and a worker has others to serve.
 CREATE FUNCTION wake_campaign(p_campaign bigint) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_campaign  campaigns%ROWTYPE;
     v_now       timestamptz;
 BEGIN
-    PERFORM pg_advisory_xact_lock(lock_key('campaign', p_campaign));
+    IF NOT pg_try_advisory_xact_lock(lock_key('campaign', p_campaign)) THEN
+        RETURN 'busy';
+    END IF;
     SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign;
     v_now := clock();
     IF v_campaign.status = 'paused' AND v_campaign.resume_at <= v_now THEN

@@ -20,11 +20,15 @@ from .link import Backoff, Link, LinkLost
 from .loops import first_of, monotonic
 from .permits import Permits
 from .session import Session
+from .turns import Round, Turns
 
 log = structlog.get_logger(__name__)
 
 BUSY_AGAIN = 0.05
 """Seconds after which a campaign or row that somebody else held is asked for again."""
+
+LOCKED_AGAIN = 0.5
+"""The same for the end of a campaign while somebody adds people to it."""
 
 PLAN_AGE = 1.0
 """Seconds for which an order of campaigns is good."""
@@ -53,6 +57,7 @@ class Dispatcher:
         room: asyncio.Event,
         watch: asyncio.Event,
         only: int | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.session = session
         self.link = link
@@ -66,7 +71,11 @@ class Dispatcher:
         self.rest = asyncio.Event()
         """Set when a look found nothing to do now and nothing that will fall due."""
         self.stopping = asyncio.Event()
-        self._plan: list[int] = []
+        self.clock = clock
+        self._turns = Turns()
+        self._plan: dict[int, str | None] = {}
+        """Campaigns with work, and the rate of each one's sender."""
+        self._priorities: dict[int, int] = {}
         self._cancelled: list[int] = []
         self._unserved: dict[int, str] = {}
         self._planned_at = -NEVER
@@ -83,12 +92,12 @@ class Dispatcher:
             again_in = await self._serve()
         except LinkLost as error:
             log.warning("claim_failed", reason=str(error)[:200])
-            self._plan = []
+            self._plan = {}
             again_in = random.uniform(0.1, 0.5)
         await first_of(self.session.wake, self.room, self.stopping, within=again_in)
 
     def _must_plan(self) -> bool:
-        now = monotonic()
+        now = self.clock()
         return not self._plan or self.session.wake.is_set() or now - self._planned_at > PLAN_AGE or now >= self._due_at
 
     async def _make_plan(self) -> None:
@@ -97,9 +106,13 @@ class Dispatcher:
             work = await queue.next_work(conn, self.session.worker, self.only, timeout=10)
         if work.watch:
             self.watch.set()
-        self._plan, self._cancelled, self._planned_at = list(work.campaigns), list(work.cancelled), monotonic()
+        self._plan = dict(zip(work.campaigns, work.rates, strict=True))
+        self._priorities = dict(zip(work.campaigns, work.priorities, strict=True))
+        self._cancelled, self._planned_at = list(work.cancelled), self.clock()
         self._due_at = NEVER
         self._falls_due(work.due_in)
+        for campaign_id in work.waking:
+            await self._wake(campaign_id)
         for campaign_id in work.finishable:
             await self._finish(campaign_id)
         if self._at_rest(work):
@@ -109,21 +122,41 @@ class Dispatcher:
 
     def _falls_due(self, due_in: timedelta | None) -> None:
         if due_in is not None:
-            self._due_at = min(self._due_at, monotonic() + due_in.total_seconds())
+            self._due_at = min(self._due_at, self.clock() + due_in.total_seconds())
 
     def _at_rest(self, work: Work) -> bool:
         """Who works for every campaign has a duty to the claims of others too, until they are settled or given back."""
         return (
             not work.campaigns
             and not work.cancelled
+            and not work.waking
             and work.due_in is None
             and not self.permits.holds
             and (self.only is not None or not work.watch)
         )
 
+    async def _wake(self, campaign_id: int) -> None:
+        """Its hour has come, by the database's clock: it starts or resumes. One that cannot holds up no other."""
+        try:
+            async with self.link.use() as conn:
+                event = await conn.fetchval(queue.sql.wake_campaign, campaign_id, timeout=30)
+        except asyncpg.PostgresError as error:
+            log.error("campaign_not_woken", campaign=campaign_id, reason=str(error)[:500])
+            return
+        if event == "busy":
+            self._falls_due(timedelta(seconds=BUSY_AGAIN))
+            return
+        self.session.wake.set()  # whoever did it: there is work now
+        if event is not None:
+            log.info("campaign_woken", campaign=campaign_id, event=event)
+
     async def _finish(self, campaign_id: int) -> None:
-        async with self.link.use() as conn:
-            finished = await conn.fetchval(queue.sql.finish, campaign_id, timeout=300)
+        try:
+            async with self.link.use() as conn:
+                finished = await conn.fetchval(queue.sql.try_finish, campaign_id, timeout=300)
+        except asyncpg.LockNotAvailableError:
+            self._falls_due(timedelta(seconds=LOCKED_AGAIN))
+            return
         if finished:
             log.info("campaign_finished", campaign=campaign_id)
 
@@ -132,11 +165,39 @@ class Dispatcher:
         again_in = self.session.sweep_in
         for campaign_id in list(self._cancelled):
             again_in = min(again_in, await self._sweep_one(campaign_id))
-        for campaign_id in list(self._plan):
+        turn = await self._round()
+        for campaign_id in self._turns.order(turn.lanes, self._priorities):
             if self.stopping.is_set():
                 break
-            again_in = min(again_in, await self._serve_one(campaign_id))
-        return min(again_in, max(self._due_at - monotonic(), 0.0))
+            again_in = min(again_in, await self._serve_one(campaign_id, turn))
+        if turn.is_unfair:
+            return 0.0
+        return min(again_in, max(self._due_at - self.clock(), 0.0))
+
+    async def _round(self) -> Round:
+        """Every lane that is wanted, with the tokens that it needs where its sender has a rate."""
+        lanes: dict[int, Lane] = {}
+        for campaign_id, rate in list(self._plan.items()):
+            try:
+                lanes[campaign_id] = await self.lane_of(campaign_id)
+            except PostledgerError as error:
+                self._cannot_serve(campaign_id, str(error))
+            else:
+                lanes[campaign_id].limit(rate)
+        for lane in set(lanes.values()):
+            await self._lease_tokens(lane)
+        return Round(lanes, self._priorities)
+
+    async def _lease_tokens(self, lane: Lane) -> None:
+        how_long = lane.wants_tokens()
+        if how_long is None or lane.tokens is None:
+            return
+        async with self.link.use() as conn:
+            lease = await queue.lease_tokens(conn, lane.sender, how_long, timeout=10)
+        if lease.each is None:
+            lane.limit(None)  # since we looked
+        else:
+            lane.tokens.take(lease)
 
     async def _sweep_one(self, campaign_id: int) -> float:
         """The rows of a cancelled campaign need no sender."""
@@ -145,39 +206,44 @@ class Dispatcher:
             return BUSY_AGAIN * random.uniform(0.5, 1.5)
         if claim.cancelled < SWEEP:
             self._cancelled.remove(campaign_id)
-            self._plan = []  # perhaps its end: the next plan will say
+            self._plan = {}  # perhaps its end: the next plan will say
         return 0.0
 
-    async def _serve_one(self, campaign_id: int) -> float:
-        try:
-            lane = await self.lane_of(campaign_id)
-        except PostledgerError as error:
-            self._cannot_serve(campaign_id, str(error))
-            return NEVER
-        limit = lane.claimable()
+    async def _serve_one(self, campaign_id: int, turn: Round) -> float:
+        lane = turn.lanes[campaign_id]
+        limit = turn.portion(campaign_id)
         if limit == 0:
-            return lane.retry_in()
+            return self._later(lane, turn)
+        self._turns.served(campaign_id)
         claim = await self._claim(campaign_id, uuid4(), limit, content=lane.provider.renders)
         if claim.rows:
-            lane.take(len(claim.rows))
+            lane.take(len(claim.rows), campaign_id)
+            turn.gave(campaign_id, len(claim.rows))
             self.permits.hold(claim.rows)
             self.hand_over(claim.rows, lane)
         if len(claim.rows) + claim.skipped + claim.cancelled >= limit:
             return 0.0
         if claim.busy:
             return BUSY_AGAIN * random.uniform(0.5, 1.5)
-        self._plan.remove(campaign_id)
+        del self._plan[campaign_id]
+        turn.wants_no_more(campaign_id)
         self._falls_due(claim.due_in)
         if not claim.rows and not self.permits.holds:
             return 0.0  # perhaps its end: the next plan will say
         return NEVER
+
+    def _later(self, lane: Lane, turn: Round) -> float:
+        """When a campaign that gets nothing in this round may get something."""
+        if turn.room[lane]:
+            return NEVER  # it has its share; the others' slots, or their leaving, will tell
+        return 0.0 if lane.claimable() else lane.retry_in()
 
     def _cannot_serve(self, campaign_id: int, reason: str) -> None:
         """Says so once; other workers, with another environment, may be able to."""
         if self._unserved.get(campaign_id) != reason:
             log.error("campaign_cannot_be_served", campaign=campaign_id, reason=reason)
         self._unserved[campaign_id] = reason
-        self._plan.remove(campaign_id)
+        del self._plan[campaign_id]
 
     async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
         """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""

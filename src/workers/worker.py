@@ -70,6 +70,7 @@ class Worker:
         self._sealer = Sealer(self._seals)
         self._claims = Link(database, "worker claims", on_used=self._sealer.note)
         self._settles = Link(database, "worker settles", on_used=self._sealer.note)
+        self._pauses = Link(database, "worker pauses", on_used=self._sealer.note)
         self.session = Session(listen or database, self._claims, on_buried=self._buried, on_unfit=self.stop)
         self.permits = Permits(self.session, lease_in=options.lease_in)
         self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self.permits.block)
@@ -155,7 +156,7 @@ class Worker:
             log.error("left_unrecorded", deliveries=sum(hold.unsettled for hold in self.permits.holds.values()))
         await self._release_strays()
         await self._sealer.finish()
-        links = (self._claims, self._settles, self._seals)
+        links = (self._claims, self._settles, self._pauses, self._seals)
         await asyncio.gather(self._jobs.close(), self.session.close(), *(link.close() for link in links))
 
     async def _release_strays(self) -> None:
@@ -176,12 +177,13 @@ class Worker:
         """This worker was declared dead: what it held belongs to others, what it has sent is recorded late."""
         self.permits.forget_all()
 
-    async def _pause(self, campaign_id: int, reason: str) -> None:
-        """Pauses a campaign that cannot go on; somebody else may have been first."""
+    async def _pause(self, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> None:
+        """Pauses a campaign that cannot go on, for a while or until somebody resumes it; others may be first."""
         try:
-            async with self._claims.use() as conn:
-                await campaigns.change(conn, campaign_id, "Paused", {"reason": reason})
-            log.warning("campaign_paused", campaign=campaign_id, reason=reason)
+            async with self._pauses.use() as conn:  # it waits for who adds people, and claims must not wait for it
+                await campaigns.pause(conn, campaign_id, reason, resume_in)
+            seconds = None if resume_in is None else resume_in.total_seconds()
+            log.warning("campaign_paused", campaign=campaign_id, reason=reason, resume_in=seconds)
         except LinkLost as error:
             log.warning("pause_failed", campaign=campaign_id, reason=str(error)[:200])
         except asyncpg.PostgresError as error:

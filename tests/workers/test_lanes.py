@@ -44,16 +44,16 @@ def test_nothing_is_claimed_before_the_relay_has_been_tried(clock: Clock) -> Non
 
 def test_a_claim_takes_half_the_lane_at_least(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
+    lane.take(10, 1)
     for free, claimable in ((1, 0), (4, 0), (5, 5), (10, 10)):
-        lane.give_back(free - lane.free)
+        lane.give_back(free - lane.free, 1)
         assert lane.claimable() == claimable, free
 
 
 def test_slow_sends_do_not_starve_the_free_slots(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
-    lane.give_back(2)
+    lane.take(10, 1)
+    lane.give_back(2, 1)
     assert lane.claimable() == 0
     assert lane.retry_in() == pytest.approx(CLAIM_EVERY)
 
@@ -63,11 +63,11 @@ def test_slow_sends_do_not_starve_the_free_slots(clock: Clock) -> None:
 
 def test_a_full_lane_waits_for_room_alone(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
+    lane.take(10, 1)
     clock.now += 10
     assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
 
-    lane.give_back(1)
+    lane.give_back(1, 1)
     assert lane.room.is_set()
 
 
@@ -75,20 +75,20 @@ def test_a_lane_of_batches_claims_whole_ones(clock: Clock) -> None:
     lane = opened(clock, provider=NullProvider())
     assert (lane.capacity, lane.claimable()) == (1000, 500)
 
-    lane.take(500)
+    lane.take(500, 1)
     assert lane.claimable() == 500
-    lane.take(300)
+    lane.take(300, 1)
     clock.now += 10
     assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
 
-    lane.give_back(300)
+    lane.give_back(300, 1)
     assert lane.room.is_set()
     assert lane.claimable() == 500
 
 
 def test_sends_that_fail_together_count_once(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
+    lane.take(10, 1)
     assert lane.broke("down") == timedelta(seconds=1)
     clock.now += 0.25
     assert lane.broke("down") == timedelta(seconds=0.75)
@@ -116,10 +116,10 @@ def test_after_a_trial_one_mail_proves_the_relay(clock: Clock) -> None:
     lane.opened()
     assert lane.claimable() == 1
 
-    lane.take(1)
+    lane.take(1, 1)
     assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
     lane.worked()
-    lane.give_back(1)
+    lane.give_back(1, 1)
     assert lane.room.is_set()
     assert lane.claimable() == 10
 
