@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from math import ceil
 
 from attrs import define, field
 
 from .lanes import Lane
+from .tokens import PORTION
 
 REMEMBERED = 1000
+
+PORTIONS = round(1 / PORTION)
+"""In a second."""
 
 
 @define
@@ -55,14 +58,14 @@ class Round:
     def portion(self, campaign_id: int) -> int:
         """How many rows this campaign may claim now.
 
-        Of the slots it has no more than its share, so that a slow campaign leaves some; of the mails that a rate allows
-        just now too, since they come few at a time.
+        Of the slots it has no more than its share, so that a slow campaign leaves some. Mails that a rate allows come
+        in portions, each whole for one campaign, unless there are so many that not all would have a turn in a second.
         """
         lane = self.lanes[campaign_id]
         rivals = self._rivals[lane, self._priority(campaign_id)]
         wanted = min(self.room[lane], lane.share(rivals) - lane.held[campaign_id])
         if lane.tokens is not None:
-            wanted = min(wanted, max(1, ceil(self._whole[lane] / rivals)))
+            wanted = min(wanted, max(1, PORTIONS * self._whole[lane] // rivals))
         if wanted <= 0 < self.room[lane]:
             self.held_back.add(lane)
         return max(wanted, 0)
