@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from postledger.database import Connection, Database, prepare_login
+from tests.cli.conftest import desk
 from tests.pooled.pooler import LOGIN, PGBOUNCER, Pooler, pooler
 from tests.servers import PrivateServer
 from tests.workers.mailing import Mailing
+
+__all__ = ["desk"]
 
 if not PGBOUNCER.exists():
     collect_ignore_glob = ["test_*.py"]
