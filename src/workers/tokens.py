@@ -46,9 +46,7 @@ class Tokens:
         now = self.clock()
         if self._lasts(now) or now < self._ask_at:
             return None
-        used_up = 0 < self._granted <= self._used
-        self._length = min(self._length * 2, LONGEST) if used_up else PORTION
-        return timedelta(seconds=self._length)
+        return timedelta(seconds=self._next_length())
 
     def take(self, lease: Lease) -> None:
         """The answer to what was wanted."""
@@ -56,6 +54,7 @@ class Tokens:
         if not lease.granted or lease.each is None:
             self._ask_at = now + (0.0 if lease.retry_in is None else lease.retry_in.total_seconds())
             return
+        self._length = self._next_length()
         self._starts_at = now + (lease.starts_in or 0.0)
         self._ends_at = self._starts_at + lease.granted * lease.each
         self._granted = lease.granted
@@ -88,6 +87,10 @@ class Tokens:
         """So many begin."""
         self._gone += count
         self._used += count
+
+    def _next_length(self) -> float:
+        used_up = 0 < self._granted <= self._used
+        return min(self._length * 2, LONGEST) if used_up else PORTION
 
     def _lasts(self, now: float) -> bool:
         """A lease that is used up is over; what begins next is asked for, and begins when its turn has come."""

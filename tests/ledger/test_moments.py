@@ -117,6 +117,7 @@ def test_every_instant_with_an_offset_is_read_as_itself(local: datetime, zone: t
 @settings(deadline=None, max_examples=300)
 def test_whatever_is_written_is_a_moment_or_refused(text: str) -> None:
     try:
-        assert read(text).at.tzinfo is UTC
-    except UnreadableMoment as refused:
-        assert str(refused)
+        moment = read(text)
+    except UnreadableMoment:
+        return
+    assert moment.at.tzinfo is UTC
