@@ -46,6 +46,7 @@ class Drafted(_Campaign):
     attempts: int | None = None
     give_up: int | None = None
     priority: int | None = None
+    list: str | None = None
     expires: int | None = None
     missed_after: int | None = None
     max_errors: int | None = None
@@ -66,6 +67,7 @@ class Changed(_Campaign):
     attempts: int | None = None
     give_up: int | None = None
     priority: int | None = None
+    list: str | None = None
     expires: int | None = None
     missed_after: int | None = None
     max_errors: int | None = None

@@ -3,6 +3,7 @@
 
 DROP INDEX events_position_brin;
 CREATE INDEX events_position_idx ON events (position);
+ALTER INDEX IF EXISTS events_1_position_next RENAME TO events_1_position_idx;
 DROP INDEX events_xid;
 CREATE INDEX events_xid ON events (epoch, xid);
 
@@ -46,7 +47,11 @@ ALTER TABLE imports ADD pooled boolean NOT NULL DEFAULT false;
 ALTER TABLE contacts
     ADD email text,
     ADD name text,
-    ADD data jsonb;
+    ADD data jsonb,
+    ADD erased_at timestamptz;
+
+ALTER TABLE recipients ADD family_id bigint;
+CREATE UNIQUE INDEX recipients_family ON recipients (recipient_key, family_id) WHERE family_id IS NOT NULL;
 
 CREATE TABLE blocks (
     lane       smallint NOT NULL DEFAULT 0,
