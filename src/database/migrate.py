@@ -23,6 +23,9 @@ SECRETS = ("address", "unsubscribe")
 PATIENCE = 600.0
 """Seconds in which an upgrade must have got its locks, a little at a time."""
 
+AGAIN = 0.1
+"""Seconds between looks whether another migration is still under way."""
+
 PAUSE = 1.0
 """Seconds between tries: what workers get done meanwhile is what they were kept from."""
 
@@ -59,7 +62,7 @@ async def migrate(dsn: str, *, schema: str = "postledger") -> int:
     """
     async with Database(dsn, schema).connection(role=None, direct=True, label="migrate") as conn:
         try:
-            await conn.execute(sql.lock_migrations, schema)
+            await _lock(conn, schema)
             version = await installed_version(conn)
             if version is None:
                 await _install(conn, schema)
@@ -97,6 +100,13 @@ async def begin_epoch(dsn: str, *, schema: str = "postledger") -> int:
     async with Database(dsn, schema).connection(role=None, direct=True, label="migrate") as conn:
         epoch: int = await conn.fetchval(sql.begin_epoch)
         return epoch
+
+
+async def _lock(conn: Connection, schema: str) -> None:
+    while True:
+        if await conn.fetchval(sql.try_lock_migrations, schema):
+            return
+        await asyncio.sleep(AGAIN)
 
 
 def _schema() -> str:

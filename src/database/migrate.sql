@@ -1,6 +1,7 @@
--- name: lock_migrations
--- One migration at a time in this database; $1 = schema. The session holds it: an index is built outside a transaction.
-SELECT pg_advisory_lock(hashtextextended($1 || ':migrate', 0))
+-- name: try_lock_migrations
+-- One migration at a time in this database; $1 = schema. The session holds it, since an index is built outside a transaction;
+-- and who waits for it must hold no snapshot, or that build would wait for them.
+SELECT pg_try_advisory_lock(hashtextextended($1 || ':migrate', 0))
 
 -- name: find_version_table
 SELECT to_regclass('schema_version')
@@ -44,8 +45,7 @@ BEGIN
              FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'));
 END $$
 
--- name: drop_code
--- Views and functions, but for those that tables themselves use; they are installed anew from schema.sql.
+-- name: drop_views
 DO $$
 DECLARE
     v_one  record;
@@ -53,8 +53,25 @@ BEGIN
     FOR v_one IN SELECT c.oid::regclass AS name FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'v' LOOP
         EXECUTE format('DROP VIEW %s', v_one.name);
     END LOOP;
-    FOR v_one IN SELECT p.oid::regprocedure AS name FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace
-                 AND p.proname NOT IN ('clock', 'refuse_change') LOOP
+END $$
+
+-- name: create_beside
+-- The new functions are made as temporary ones at first, to be compared; nobody calls those.
+SELECT set_config('search_path', 'pg_temp, ' || quote_ident(current_schema()), true), set_config('check_function_bodies', 'off', true)
+
+-- name: drop_functions
+-- Those that are no more, or not so. The others keep their identity: a call that is under way in another session, or a
+-- table's default, would not find them.
+DO $$
+DECLARE
+    v_one  record;
+BEGIN
+    RESET search_path;
+    RESET check_function_bodies;
+    FOR v_one IN SELECT p.oid::regprocedure AS name FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND NOT EXISTS (
+                     SELECT FROM pg_proc n WHERE n.pronamespace = pg_my_temp_schema() AND n.proname = p.proname
+                     AND pg_get_function_arguments(n.oid) = pg_get_function_arguments(p.oid)
+                     AND pg_get_function_result(n.oid) = pg_get_function_result(p.oid)) LOOP
         EXECUTE format('DROP FUNCTION %s', v_one.name);
     END LOOP;
 END $$

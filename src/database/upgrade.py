@@ -29,25 +29,22 @@ async def prepare(conn: Connection, version: int, target: int) -> None:
 async def upgrade(conn: Connection, version: int, target: int, schema: str) -> None:
     """In a transaction: tables step by step, then all code as it is now in `schema`, the text of schema.sql.
 
-    A function that tables use keeps its identity. Raises LockNotAvailableError rather than make workers wait for long:
-    then it is to be tried again.
+    Raises LockNotAvailableError rather than make workers wait for long: then it is to be tried again.
     """
     await conn.execute(sql.wait_little)
     await conn.execute(sql.lock_tables)
-    await conn.execute(sql.drop_code)
+    await conn.execute(sql.drop_views)
     for step in range(version + 1, target + 1):
         await conn.execute(_step(f"{step:04}.sql").read_text(encoding="utf-8"))
         await conn.execute(sql.record_version, step)
         await conn.execute(sql.record_migration, step)
-    await conn.execute(code_of(schema))
-    await conn.execute(sql.tell_workers)
-
-
-def code_of(schema: str) -> str:
-    """What an upgrade installs anew: the functions and views of schema.sql, and all from its chapter on roles."""
     body, chapter, roles = schema.rpartition(_ROLES)
-    functions = _FUNCTION.findall(body)
-    return "\n".join([*(_replaced(one) for one in functions), *_VIEW.findall(body), chapter + roles])
+    functions = "\n".join(_replaced(one) for one in _FUNCTION.findall(body))
+    await conn.execute(sql.create_beside)
+    await conn.execute(functions)
+    await conn.execute(sql.drop_functions)
+    await conn.execute("\n".join([functions, *_VIEW.findall(body), chapter + roles]))
+    await conn.execute(sql.tell_workers)
 
 
 def _replaced(function: str) -> str:

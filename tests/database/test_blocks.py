@@ -12,7 +12,7 @@ OWNER_BLOCKS = {
     "create_schema",
     "drop_invalid_index",
     "keep_secret",
-    "lock_migrations",
+    "try_lock_migrations",
     "prepare_login",
     "record_migration",
     "record_version",
