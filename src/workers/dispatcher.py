@@ -76,6 +76,8 @@ class Dispatcher:
         self._plan: dict[int, str | None] = {}
         """Campaigns with work, and the rate of each one's sender."""
         self._priorities: dict[int, int] = {}
+        self._ending: set[int] = set()
+        """Campaigns with nothing more to claim: when nothing of theirs is held either, they may be at their end."""
         self._cancelled: list[int] = []
         self._unserved: dict[int, str] = {}
         self._planned_at = -NEVER
@@ -98,7 +100,9 @@ class Dispatcher:
 
     def _must_plan(self) -> bool:
         now = self.clock()
-        return not self._plan or self.session.wake.is_set() or now - self._planned_at > PLAN_AGE or now >= self._due_at
+        if not self._plan or self.session.wake.is_set() or now - self._planned_at > PLAN_AGE or now >= self._due_at:
+            return True
+        return not self._ending <= {hold.campaign_id for hold in self.permits.holds.values()}
 
     async def _make_plan(self) -> None:
         self.session.wake.clear()  # before the look: what comes during it is looked at again
@@ -110,6 +114,7 @@ class Dispatcher:
         self._priorities = dict(zip(work.campaigns, work.priorities, strict=True))
         self._cancelled, self._planned_at = list(work.cancelled), self.clock()
         self._due_at = NEVER
+        self._ending.clear()
         self._falls_due(work.due_in)
         for campaign_id in work.waking:
             await self._wake(campaign_id)
@@ -148,7 +153,7 @@ class Dispatcher:
             return
         self.session.wake.set()  # whoever did it: there is work now
         if event is not None:
-            log.info("campaign_woken", campaign=campaign_id, event=event)
+            log.info("campaign_woken", campaign=campaign_id, into=event)
 
     async def _finish(self, campaign_id: int) -> None:
         try:
@@ -227,10 +232,9 @@ class Dispatcher:
             return BUSY_AGAIN * random.uniform(0.5, 1.5)
         del self._plan[campaign_id]
         turn.wants_no_more(campaign_id)
+        self._ending.add(campaign_id)
         self._falls_due(claim.due_in)
-        if not claim.rows and not self.permits.holds:
-            return 0.0  # perhaps its end: the next plan will say
-        return NEVER
+        return NEVER if claim.rows else 0.0
 
     def _later(self, lane: Lane, turn: Round) -> float:
         """When a campaign that gets nothing in this round may get something."""

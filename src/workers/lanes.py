@@ -144,7 +144,7 @@ class Lane:
         self.held[campaign_id] -= count
         if not self.held[campaign_id]:
             del self.held[campaign_id]
-        if was_full or self.taken == 0 or self.free * 2 >= self.capacity:
+        if was_full or campaign_id not in self.held or self.free * 2 >= self.capacity:
             self.room.set()
 
     def on_trial(self) -> None:
