@@ -464,9 +464,10 @@ CREATE INDEX import_rows_import ON import_rows USING brin (import_id);
 ---------------------------------------------------------------------------------------------------------------- commands
 
 -- Wakes every listener. A hint with a constant payload, sent only by rare commands: all commits that notify run one after
--- the other in a cluster, so nothing that claims or settles may do it.
+-- the other in a cluster, so nothing that claims or settles may do it. And not when a listener that is stuck has let the
+-- queue fill up: then the commit would fail for a hint; the idle heartbeat finds what is to be found.
 CREATE FUNCTION wake() RETURNS void LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-AS $$ SELECT pg_notify(wake_channel(), '') $$;
+AS $$ SELECT pg_notify(wake_channel(), '') WHERE pg_notification_queue_usage() < 0.5 $$;
 
 -- A rate as it is written: 100/s.
 CREATE FUNCTION rate_text(p_count int, p_per interval) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1550,7 +1551,7 @@ BEGIN
     INSERT INTO events (campaign_id, delivery_id, version, type, body)
     SELECT 0, 0, coalesce(max(e.version), 0) + 1, 'EpochBegun', jsonb_build_object('epoch', v_epoch, 'reason', p_reason)
     FROM events e WHERE e.campaign_id = 0 AND e.delivery_id = 0;
-    PERFORM pg_notify(block_channel(), '');
+    PERFORM pg_notify(block_channel(), '') WHERE pg_notification_queue_usage() < 0.5;
     RETURN v_epoch;
 END $$;
 
@@ -1931,7 +1932,6 @@ DECLARE
     v_salt      bytea := uuid_send(gen_random_uuid());
     v_now       timestamptz := clock();
     v_due       timestamptz := greatest(enqueue.due_at, v_now);
-    v_field     text;
     v_fault     text;
     v_id        bigint;
 BEGIN
@@ -1964,13 +1964,12 @@ BEGIN
         END;
     END IF;
 
-    SELECT f.field, f.fault INTO v_field, v_fault FROM recipient_fault(v_address, v_key, v_name, v_data) f;
+    v_fault := recipient_fault(v_address, v_key, v_name, v_data);
     IF v_fault IS NULL AND v_due > v_now + interval '10 years' THEN
-        v_field := 'due_at';
-        v_fault := 'more than ten years ahead';
+        v_fault := 'due_at: more than ten years ahead';
     END IF;
     IF v_fault IS NOT NULL THEN
-        RAISE EXCEPTION 'this message is not acceptable: %: %', v_field, v_fault USING ERRCODE = 'PL003', COLUMN = v_field;
+        RAISE EXCEPTION 'this message cannot be queued: %', v_fault USING ERRCODE = 'PL003', COLUMN = split_part(v_fault, ':', 1);
     END IF;
     SELECT * INTO v_secret FROM secrets s WHERE s.name = 'address';
     INSERT INTO recipients (campaign_id, delivery_id, recipient_key, email, name, data, salt, address_hash, family_id)

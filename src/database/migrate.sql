@@ -84,4 +84,4 @@ SELECT begin_epoch()
 
 -- name: tell_workers
 -- They look at the version then, and leave to those of the new one what is left to do.
-SELECT pg_notify(schema_channel(), '')
+SELECT pg_notify(schema_channel(), '') WHERE pg_notification_queue_usage() < 0.5

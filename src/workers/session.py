@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import structlog
 
 from ..config import redact
@@ -256,10 +257,10 @@ class Session:
     async def _hear_probe(self, conn: Connection, channel: str) -> bool:
         self._probe.clear()
         await conn.add_listener(channel, lambda *_: self._probe.set())
-        async with self.helper.use() as other:
-            await other.fetchval(queue.sql.notify, channel, timeout=10)
         try:
+            async with self.helper.use() as other:
+                await other.fetchval(queue.sql.notify, channel, timeout=10)
             await asyncio.wait_for(self._probe.wait(), PROBE_WITHIN)
-        except TimeoutError:
+        except (TimeoutError, asyncpg.ProgramLimitExceededError):  # the latter: the server's notification queue is full
             return False
         return True
