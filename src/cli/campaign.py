@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import click
 
 from ..database import Connection
-from ..ledger import operating, pages
+from ..errors import UsageError
+from ..ledger import operating, pages, scheduling
 from ..ledger.campaigns import STATUSES
+from ..ledger.moments import Moment
+from ..ledger.writing import OFF
 from ..projections.find import find_campaign, find_recipient
+from . import report
 from .connecting import connected
 from .documents import campaign_document, recipient_document
 from .exits import Exit
 from .options import Given, Group, not_built_command
 from .output import document, note, number, say, table
 from .runner import Interrupts, run
+from .timing import length, moment, moment_notes
 
 Act = Callable[[Connection, int], Awaitable[str]]
 """Does something to a campaign, and says what."""
@@ -27,8 +33,7 @@ def campaign() -> None:
     """See how campaigns stand; pause, resume, cancel, retry. CAMPAIGN is a name or an id."""
 
 
-for _name in ("create", "schedule", "start"):
-    campaign.add_command(not_built_command(f"campaign {_name}"))
+campaign.add_command(not_built_command("campaign create"))
 
 
 @campaign.command("list", example="postledger campaign list --json | jq '.items[].counts'")
@@ -60,7 +65,10 @@ def _campaign_row(shown: dict[str, Any]) -> list[str]:
 
 
 def _status(shown: dict[str, Any]) -> str:
-    return f"{shown['status']} ({shown['pause']['reason']})" if shown["pause"] else str(shown["status"])
+    if shown["pause"]:
+        return report.paused(shown)
+    until = f" for {report.clock_time(shown['scheduled_at'])}" if shown["status"] == "scheduled" else ""
+    return f"{shown['status']}{until}"
 
 
 @campaign.command(example='postledger campaign show "spring news"')
@@ -75,12 +83,79 @@ def show(given: Given, campaign: str) -> int:
     return run(given, lambda _: _act(given, campaign, look))
 
 
-@campaign.command(example='postledger campaign pause "spring news"')
+@campaign.command(
+    short_help="Start it by itself at a time, or no more.",
+    example="""
+    postledger campaign schedule "spring news" --at "2026-12-01 09:00 Europe/Berlin"
+    postledger campaign schedule "spring news" --off
+    """,
+)
+@click.argument("campaign")
+@click.option(
+    "--at", type=moment, metavar="TIME", help="2026-12-01T09:00:00+01:00, or '2026-12-01 09:00 Europe/Berlin'."
+)
+@click.option("--off", is_flag=True, help="It starts when somebody says so, and no more by itself.")
+@click.option("--missed", type=length(), metavar="TIME|off", help="A start that comes later than this is held: 4h.")
+@click.pass_obj
+def schedule(given: Given, campaign: str, at: Moment | None, off: bool, missed: timedelta | None) -> int:
+    """Start a campaign by itself at a time, another time, or (--off) no more; before it has begun.
+
+    The time is an instant with its offset or Z, or a time of day in an IANA zone. What that zone's clock skips is moved
+    forward; of what comes twice it is the first. `postledger work` has to be running then; a start that it could only
+    make up for much later (--missed) is held: paused, reason `missed`, for you to resume.
+    """
+    if (at is not None) + off != 1:
+        raise UsageError("campaign schedule needs either --at TIME or --off")
+
+    async def act(conn: Connection, campaign_id: int) -> str:
+        if missed is not None:
+            await scheduling.set_missed(conn, campaign_id, None if missed == OFF else missed)
+        if at is None:
+            done = await scheduling.schedule(conn, campaign_id, None)
+            return "starts by itself no more" if done else "is not scheduled"
+        for warning in moment_notes(at):
+            note(f"note: {warning}")
+        done = await scheduling.schedule(conn, campaign_id, at.at)
+        return f"starts at {at}" if done else f"is scheduled for {at} already"
+
+    return run(given, lambda _: _act(given, campaign, act))
+
+
+@campaign.command(example='postledger campaign start "spring news"')
 @click.argument("campaign")
 @click.pass_obj
-def pause(given: Given, campaign: str) -> int:
-    """Stop sending for now. Once this has answered, nothing new begins; what is under way ends in a second or so."""
-    return run(given, lambda _: _act(given, campaign, _wish("pause", "paused", "is paused already")))
+def start(given: Given, campaign: str) -> int:
+    """Begin now, whatever was scheduled; running workers do it."""
+
+    async def act(conn: Connection, campaign_id: int) -> str:
+        return "started" if await scheduling.start(conn, campaign_id) else "is being sent already"
+
+    return run(given, lambda _: _act(given, campaign, act))
+
+
+@campaign.command(
+    short_help="Stop sending for now.",
+    example="""
+    postledger campaign pause "spring news"
+    postledger campaign pause "spring news" --until "2026-12-01 09:00 Europe/Berlin"
+    """,
+)
+@click.argument("campaign")
+@click.option("--until", type=moment, metavar="TIME", help="It goes on by itself then; else when somebody resumes it.")
+@click.pass_obj
+def pause(given: Given, campaign: str, until: Moment | None) -> int:
+    """Stop sending for now. Once this has answered, nothing new begins; what is under way ends in a second or so.
+
+    One that would go on by itself, after a quota say, stays paused from now on, or until the time that you name.
+    """
+
+    async def act(conn: Connection, campaign_id: int) -> str:
+        for warning in moment_notes(until):
+            note(f"note: {warning}")
+        done = await scheduling.pause(conn, campaign_id, None if until is None else until.at)
+        return ("paused" if done else "is paused already") + (f" until {until}" if until else "")
+
+    return run(given, lambda _: _act(given, campaign, act))
 
 
 @campaign.command(example='postledger campaign resume "spring news"')
@@ -183,8 +258,10 @@ def _show(shown: dict[str, Any], said: str) -> None:
     if said:
         return
     table(("outcome", "recipients"), [(s, number(n)) for s, n in shown["counts"].items()], right=("recipients",))
-    for name in ("subject", "from", "created_at", "started_at", "finished_at", "unknown", "attempts", "give_up"):
+    for name in ("subject", "from", "created_at", "scheduled_at", "started_at", "finished_at", "unknown", "attempts"):
         say(f"{name:<12} {shown[name] if shown[name] is not None else '-'}")
+    for name in ("give_up", "expires", "missed", "max_errors", "priority", "rate"):
+        say(f"{name:<12} {shown[name] if shown[name] is not None else 'off'}")
     say(f"{'via':<12} {shown['sender']['url']}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..database import Connection
 from ..events.text import write_moment
 from ..ledger import campaigns
-from ..ledger.campaigns import STATUSES, Campaign
+from ..ledger.campaigns import DEFAULT_SHARE, STATUSES, Campaign
 
 
 async def campaign_document(conn: Connection, campaign_id: int) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def as_document(campaign: Campaign, counts: Mapping[str, int]) -> dict[str, Any]
         "audience": counts["audience"],
         "counts": {status: counts[status] for status in STATUSES},
         "created_at": moment(campaign.created_at),
+        "scheduled_at": moment(campaign.starts_at),
         "started_at": moment(campaign.started_at),
         "finished_at": moment(campaign.finished_at),
         "subject": campaign.source.subject,
@@ -41,6 +42,10 @@ def as_document(campaign: Campaign, counts: Mapping[str, int]) -> dict[str, Any]
         "attempts": settings.attempts,
         "give_up": duration_text(settings.give_up),
         "priority": settings.priority,
+        "rate": campaign.rate,
+        "expires": _length(settings.expires),
+        "missed": _length(settings.missed_after),
+        "max_errors": max_errors(settings.max_errors),
     }
 
 
@@ -64,6 +69,16 @@ def duration_text(value: timedelta) -> str:
     seconds = value.total_seconds()
     unit, length = next((size for size in (("h", 3600), ("m", 60)) if seconds % size[1] == 0), ("s", 1))
     return f"{seconds / length:g}{unit}"
+
+
+def _length(value: timedelta | None) -> str | None:
+    return None if value is None else duration_text(value)
+
+
+def max_errors(percent: int | None) -> str | None:
+    """The share of failures that pauses a campaign; None: none does."""
+    share = DEFAULT_SHARE if percent is None else percent
+    return f"{share}%" if share < 100 else None
 
 
 def moment(value: datetime | None) -> str | None:

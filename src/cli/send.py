@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import click
 from attrs import frozen
 
 from ..errors import ConfigurationError, UsageError
 from ..ledger.audience.csv_reader import CsvReader, read_csv
+from ..ledger.moments import Moment
+from ..ledger.senders import Rate
 from ..ledger.writing import Order
 from ..workers.providers import registry
 from ..workers.providers.base import Provider
@@ -21,6 +23,7 @@ from .letters import campaign_name, check_columns, read_letter
 from .options import Command, Given, duration, not_built
 from .output import note
 from .runner import run
+from .timing import length, moment, moment_notes, percent, rate
 
 _LATER_SCHEMES = ("ses", "mailgun", "sendgrid", "postmark")
 
@@ -45,6 +48,11 @@ class Flags:
     unknown: str | None
     grace: timedelta
     quiet: bool
+    at: Moment | None
+    missed: timedelta | None
+    expires: timedelta | None
+    rate: Rate | Literal["off"] | None
+    max_errors: int | None
 
 
 @click.command(
@@ -70,6 +78,31 @@ class Flags:
 )
 @click.option("--name", help="Campaign. The same name again adds new people and goes on with what is unfinished.")
 @click.option("--no-wait", is_flag=True, help="Write it down, start it, and leave the sending to `postledger work`.")
+@click.option(
+    "--at",
+    type=moment,
+    metavar="TIME",
+    help="Write it down and exit; it starts then, where `postledger work` runs: 2026-12-01T09:00:00+01:00, or "
+    "'2026-12-01 09:00 Europe/Berlin'.",
+)
+@click.option(
+    "--missed",
+    type=length(),
+    metavar="TIME|off",
+    help="A start that comes later than this after --at is held for you to resume: 4h.",
+)
+@click.option(
+    "--expires",
+    type=length(),
+    metavar="TIME|off",
+    help="Who has not been written to so long after the start is skipped: off.",
+)
+@click.option(
+    "--rate",
+    type=rate,
+    metavar="N/UNIT|off",
+    help="Mails per s, m, h or d, evenly: 100/s. It belongs to --via: all its campaigns and workers share it.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, show the first mail's head, write nothing.")
 @click.option("--concurrency", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Sends at a time.")
 @click.option(
@@ -79,6 +112,12 @@ class Flags:
 )
 @click.option(
     "--give-up", type=duration(timedelta(seconds=1)), metavar="TIME", help="Age at which transient replies end: 24h."
+)
+@click.option(
+    "--max-errors",
+    type=percent,
+    metavar="N%|off",
+    help="Share of failures among the last outcomes above which it pauses: 50% of 1,000.",
 )
 @click.option("--priority", type=click.IntRange(-1_000_000, 1_000_000), help="Higher ones are served first: 0.")
 @click.option("--unknown", type=click.Choice(["resend", "hold"]), help="What follows an unknown outcome: resend.")
@@ -91,9 +130,6 @@ class Flags:
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @not_built("--query", "write the people into a CSV file and use --to")
-@not_built("--at", "send when it is time, or pause and resume the campaign")
-@not_built("--rate", "the relay's own limits are respected")
-@not_built("--expires", "use --give-up")
 @click.pass_obj
 def send(given: Given, /, **flags: Any) -> int:
     """Send a letter to the people of a file, and show what became of each.
@@ -116,7 +152,7 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
     people = files.enter_context(_people(flags.to, people_name))
     check_columns(letter, people, people_name)
     if not flags.quiet:
-        for warning in letter.warnings:
+        for warning in (*letter.warnings, *moment_notes(flags.at)):
             note(f"note: {warning}")
     return Job(
         config=config,
@@ -129,6 +165,11 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
             attempts=flags.attempts,
             give_up=flags.give_up,
             priority=flags.priority,
+            expires=flags.expires,
+            missed_after=flags.missed,
+            max_errors=flags.max_errors,
+            at=None if flags.at is None else flags.at.at,
+            rate=flags.rate,
         ),
         variables=letter.variables,
         people=people,
@@ -137,7 +178,7 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
         options=WorkerOptions(concurrency=flags.concurrency, grace=flags.grace.total_seconds(), base_url=config.url),
         json=given.json,
         quiet=flags.quiet,
-        no_wait=flags.no_wait,
+        no_wait=flags.no_wait or flags.at is not None,
         dry_run=flags.dry_run,
     )
 

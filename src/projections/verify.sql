@@ -186,3 +186,40 @@ WHERE (f.adds_up AND c.version = f.version AND (s.address_hash = c.address_hash)
        AND CASE WHEN f.said[2] = 'Suppressed' THEN ARRAY[s.reason, s.source, rfc3339(s.created_at)] = f.said[3:5]
                 ELSE s.contact_id IS NULL END) IS NOT TRUE
 ORDER BY 1
+
+-- name: unsealed
+-- Events in no block yet: information, for what was committed a moment ago is rightly so. Null where there are no blocks.
+SELECT count(e.epoch)
+FROM (SELECT epoch, snapshot FROM blocks WHERE lane = 0 ORDER BY block_no DESC LIMIT 1) b
+LEFT JOIN events e ON e.campaign_id = $1
+    AND NOT (e.epoch < b.epoch OR (e.epoch = b.epoch AND pg_visible_in_snapshot(e.xid, b.snapshot)))
+GROUP BY b.epoch
+
+-- name: positions
+-- Events whose transaction had ended when a block was sealed that does not have them: they were put there later, by hand.
+WITH sealed AS MATERIALIZED (
+    SELECT t.epoch, t.xid, block_of(t.epoch, t.xid) AS block_no
+    FROM (SELECT DISTINCT e.epoch, e.xid FROM events e WHERE e.campaign_id = $1) t
+), log AS MATERIALIZED (
+    SELECT e.delivery_id, e.position, s.block_no, e.position - row_number() OVER (PARTITION BY s.block_no ORDER BY e.position) AS island
+    FROM events e JOIN sealed s USING (epoch, xid) WHERE e.campaign_id = $1 AND s.block_no IS NOT NULL
+), held AS (
+    SELECT i.block_no, range_agg(int8range(i.first, i.last, '[]')) AS positions
+    FROM (SELECT block_no, min(position) AS first, max(position) AS last FROM log GROUP BY block_no, island) i GROUP BY i.block_no
+), stray AS (
+    SELECT h.block_no, h.positions - b.positions AS positions FROM held h JOIN blocks b ON b.lane = 0 AND b.block_no = h.block_no
+)
+SELECT l.delivery_id, l.position, 'a place in block ' || l.block_no AS expected, 'in no block, though its transaction is older' AS actual
+FROM stray s JOIN log l ON l.block_no = s.block_no AND l.position <@ s.positions
+WHERE NOT isempty(s.positions)
+ORDER BY 1, 2
+
+-- name: sizes
+-- Blocks that have not as many events any more as they were sealed with, or more.
+SELECT 0::bigint AS delivery_id, NULL::bigint AS position,
+       'block ' || b.block_no || ' with ' || b.n || ' events' AS expected, coalesce(l.n, 0) || ' events' AS actual
+FROM blocks b
+LEFT JOIN (SELECT block_of(t.epoch, t.xid) AS block_no, sum(t.n) AS n
+           FROM (SELECT epoch, xid, count(*) AS n FROM events GROUP BY 1, 2) t GROUP BY 1) l ON l.block_no = b.block_no
+WHERE b.lane = 0 AND b.n IS DISTINCT FROM l.n
+ORDER BY b.block_no

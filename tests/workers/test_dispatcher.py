@@ -122,7 +122,7 @@ class Desk:
         for row in rows:
             await campaigns.settle(self.mailing.conn, row.campaign_id, [sent(row)])
             self.permits.drop(row.claim_id)
-        self.lane.give_back(len(rows))
+            self.lane.give_back(1, row.campaign_id)
 
     async def until_claimed(self, count: int) -> None:
         def claimed() -> None:
@@ -235,7 +235,7 @@ async def test_what_falls_due_is_claimed_then(working: Desk) -> None:
     for row, wait in ((first, timedelta(seconds=0.3)), (second, timedelta(seconds=0.9))):
         await campaigns.settle(mailing.conn, campaign, [deferred(row, wait)])
         working.permits.drop(row.claim_id)
-    working.lane.give_back(2)
+    working.lane.give_back(2, campaign)
 
     await working.until_claimed(4)
     assert [row.delivery_id for row in working.rows[2:]] == [first.delivery_id, second.delivery_id]

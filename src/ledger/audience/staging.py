@@ -8,7 +8,7 @@ from itertools import islice
 import structlog
 from attrs import frozen
 
-from ...database import Blocks, Connection
+from ...database import Blocks, Connection, is_pooled
 from ...errors import ConflictError, PostledgerError
 from .report import LINES_KEPT, Line, Report
 from .rows import BadRow, Row
@@ -81,13 +81,13 @@ async def read_report(conn: Connection, import_id: int) -> Report:
 async def finish(conn: Connection, import_id: int) -> None:
     """The import is used and reported: its rows go, the record of it stays."""
     await conn.execute(sql.sweep_rows, import_id)
-    await conn.execute(sql.drop_hold, import_id)
+    await _let_go(conn, import_id)
 
 
 async def discard(conn: Connection, import_id: int) -> None:
     """Throw an import away that will not be used."""
     await conn.execute(sql.discard_import, import_id)
-    await conn.execute(sql.drop_hold, import_id)
+    await _let_go(conn, import_id)
 
 
 async def discard_abandoned(conn: Connection) -> list[int]:
@@ -101,9 +101,15 @@ async def discard_abandoned(conn: Connection) -> list[int]:
 async def _open(conn: Connection, campaign_id: int | None, source: str) -> int:
     # Nobody sees the row before it is held: the lock is the session's, so that it outlives this transaction.
     async with conn.transaction():
-        import_id: int = await conn.fetchval(sql.open_import, campaign_id, source)
-        await conn.execute(sql.hold_import, import_id)
+        import_id: int = await conn.fetchval(sql.open_import, campaign_id, source, is_pooled(conn))
+        if not is_pooled(conn):
+            await conn.execute(sql.hold_import, import_id)
     return import_id
+
+
+async def _let_go(conn: Connection, import_id: int) -> None:
+    if not is_pooled(conn):
+        await conn.execute(sql.drop_hold, import_id)
 
 
 async def _write(conn: Connection, import_id: int, chunk: _Chunk) -> None:
