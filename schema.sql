@@ -157,7 +157,8 @@ END $$;
 INSERT INTO epochs (epoch, cluster) VALUES (1, cluster_id());
 
 -- Why the transactions of the log's present epoch do not compare with those of this cluster; null: they do. Sealing would
--- skip what is written from now on, without a word, so it is refused until begin_epoch() (`migrate --new-epoch`).
+-- skip what is written from now on, without a word, so both are refused until begin_epoch() (`migrate --new-epoch`). A
+-- cluster that pg_upgrade made has another id and the same transactions: there a row's own xmin is still the event's xid.
 CREATE FUNCTION foreign_epoch() RETURNS text LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
@@ -165,8 +166,9 @@ DECLARE
     v_last   xid8;
 BEGIN
     SELECT * INTO v_epoch FROM epochs e ORDER BY e.epoch DESC LIMIT 1;
-    IF v_epoch.cluster <> cluster_id() THEN
-        RETURN 'the log was written in another cluster of PostgreSQL: this is a copy, or a restored dump';
+    IF v_epoch.cluster <> cluster_id() AND (SELECT e.xmin::text::bigint <> e.xid::text::bigint & 4294967295
+                                            FROM events e ORDER BY e.position DESC LIMIT 1) THEN
+        RETURN 'the log was written in another cluster of PostgreSQL: this is a restored dump, or a copy';
     END IF;
     -- Where a server does not say which cluster it is, or had its counter put back.
     SELECT e.xid INTO v_last FROM events e WHERE e.epoch = v_epoch.epoch ORDER BY e.epoch DESC, e.xid DESC LIMIT 1;
@@ -175,6 +177,15 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+
+CREATE FUNCTION refuse_foreign() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF (SELECT e.cluster FROM epochs e ORDER BY e.epoch DESC LIMIT 1) <> cluster_id() AND foreign_epoch() IS NOT NULL THEN
+        RAISE EXCEPTION '%', foreign_epoch() USING ERRCODE = 'PL010', HINT = 'postledger migrate --new-epoch';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER of_this_cluster BEFORE INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_foreign();
 
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

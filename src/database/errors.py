@@ -27,6 +27,7 @@ _OURS: dict[str, type[PostledgerError]] = {
     "PL006": ConflictError,
     "PL007": UnavailableError,
     "PL009": ConflictError,
+    "PL010": ConfigurationError,
 }
 
 # Connection lost, server shutting down or starting up, out of connections, out of disk: the server, not the request.

@@ -200,8 +200,16 @@ async def test_after_an_upgrade_it_stays_itself_and_says_that_it_is_too_old(
     await session.close()
 
 
-async def test_a_log_from_another_cluster_is_not_worked_on(mailing: Mailing, helper: Link, owner: Connection) -> None:
+async def restored(owner: Connection) -> None:
+    """As a dump leaves it: the cluster is another, and so is the transaction that brought the rows."""
+    await owner.execute(
+        "INSERT INTO events (xid, campaign_id, delivery_id, type, body) VALUES ('7', 0, 0, 'Migrated', '{}')"
+    )
     await owner.execute("UPDATE epochs SET cluster = cluster + 1")
+
+
+async def test_a_log_from_another_cluster_is_not_worked_on(mailing: Mailing, helper: Link, owner: Connection) -> None:
+    await restored(owner)
     session = Session(mailing.database, helper, on_buried=lambda: None)
     with pytest.raises(ConfigurationError, match=r"another cluster .* 'postledger migrate --new-epoch'"):
         await session.open()
