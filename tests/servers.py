@@ -46,12 +46,17 @@ def installation() -> Path | None:
 class PrivateServer:
     """A server of the tests' own, to create databases on, to stop, start and kill."""
 
-    def __init__(self, home: Path) -> None:
-        self._server = Server.at(home, installation(), SETTINGS)
+    def __init__(self, home: Path, **settings: str) -> None:
+        self._server = Server.at(home, installation(), SETTINGS | settings)
         self._numbers = itertools.count(1)
         self.admin_dsn = ""
         self.dsn = ""
         """The database `postledger` on it, for tests that have the server to themselves."""
+
+    @property
+    def bin(self) -> Path:
+        """The folder of its programs."""
+        return self._server.bin
 
     @property
     def pid(self) -> int:
