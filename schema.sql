@@ -178,11 +178,20 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- A session stays in its cluster, so it looks once, and keeps in mind what it has found to be right.
 CREATE FUNCTION refuse_foreign() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_cluster  text := (SELECT coalesce(e.cluster, 0) FROM epochs e ORDER BY e.epoch DESC LIMIT 1);
+    v_foreign  text;
 BEGIN
-    IF (SELECT e.cluster FROM epochs e ORDER BY e.epoch DESC LIMIT 1) <> cluster_id() AND foreign_epoch() IS NOT NULL THEN
-        RAISE EXCEPTION '%', foreign_epoch() USING ERRCODE = 'PL010', HINT = 'postledger migrate --new-epoch';
+    IF v_cluster = current_setting('postledger.cluster', true) THEN
+        RETURN NULL;
     END IF;
+    v_foreign := foreign_epoch();
+    IF v_foreign IS NOT NULL THEN
+        RAISE EXCEPTION '%', v_foreign USING ERRCODE = 'PL010', HINT = 'postledger migrate --new-epoch';
+    END IF;
+    PERFORM set_config('postledger.cluster', v_cluster, false);
     RETURN NULL;
 END $$;
 CREATE TRIGGER of_this_cluster BEFORE INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_foreign();
@@ -883,12 +892,13 @@ AS $$
 $$;
 
 -- Which campaigns have work now, each with its priority and its sender's rate; which are to be woken (wake_campaign); which
--- cancelled ones have rows to be cancelled, due or not, which takes no sender; how long until anything more falls due (null:
--- nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to
--- watch them). Whose turn it is among equals is each worker's own affair: written down, it would be a row that all fight for.
+-- cancelled ones have rows to be cancelled, due or not, which takes no sender; how long until more rows fall due, and until
+-- another campaign is to be woken (null: nothing will by itself); which bulk campaigns may be at their end; whether other
+-- workers hold claims (then somebody has to watch them). Whose turn it is among equals is each worker's own affair: written
+-- down, it would be a row that all fight for.
 CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
                           OUT campaigns bigint[], OUT priorities int[], OUT rates text[], OUT cancelled bigint[], OUT waking bigint[],
-                          OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
+                          OUT due_in interval, OUT wake_in interval, OUT finishable bigint[], OUT watch boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_now  timestamptz := clock();
@@ -899,11 +909,12 @@ BEGIN
                     FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE w.wake_at <= v_now), '{}'),
-           least(min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending'), min(w.wake_at) FILTER (WHERE w.wake_at > v_now)) - v_now,
+           min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
+           min(w.wake_at) FILTER (WHERE w.wake_at > v_now) - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND w.wake_at IS NULL AND NOT EXISTS (
                SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0) AND (c.kind = 'bulk' OR c.status = 'cancelled'
                OR EXISTS (SELECT FROM campaigns n WHERE n.name = c.name AND n.generation > c.generation))), '{}')
-    INTO campaigns, priorities, rates, cancelled, waking, due_in, finishable
+    INTO campaigns, priorities, rates, cancelled, waking, due_in, wake_in, finishable
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON c.status IN ('sending', 'cancelled')
