@@ -34,6 +34,7 @@ _OURS: dict[str, type[PostledgerError]] = {
 GONE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a call between the server's last word and the end of the connection
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -88,7 +89,7 @@ def translated(dsn: str) -> Iterator[None]:
     """Database errors inside the block leave it as PostledgerError."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
         told = translate(error, dsn)
         if told is None:
             raise
