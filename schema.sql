@@ -1773,7 +1773,7 @@ END $$;
 CREATE FUNCTION import_contacts(p_list bigint, p_import bigint, p_after tid, p_limit int,
                                 OUT last tid, OUT added bigint, OUT present bigint, OUT unsubscribed bigint, OUT erased bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan
-SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_secret    secrets%ROWTYPE;
     v_body      jsonb := jsonb_build_object('list', p_list::text, 'source', 'import:' || p_import);
