@@ -16,7 +16,7 @@ from ..ledger.moments import Moment
 from ..ledger.writing import OFF
 from ..projections.find import find_campaign, find_recipient
 from . import report
-from .connecting import connected
+from .connecting import appending, connected
 from .documents import campaign_document, recipient_document
 from .exits import Exit
 from .options import Given, Group, not_built_command
@@ -80,7 +80,7 @@ def show(given: Given, campaign: str) -> int:
     async def look(conn: Connection, campaign_id: int) -> str:
         return ""
 
-    return run(given, lambda _: _act(given, campaign, look))
+    return run(given, lambda _: _act(given, campaign, look, reads=True))
 
 
 @campaign.command(
@@ -241,8 +241,8 @@ def _wish(command: operating.Command, done: str, already: str) -> Act:
     return act
 
 
-async def _act(given: Given, word: str, act: Act) -> int:
-    async with connected(given.config()) as conn:
+async def _act(given: Given, word: str, act: Act, *, reads: bool = False) -> int:
+    async with (connected if reads else appending)(given.config()) as conn:
         found = await find_campaign(conn, word)
         said = await act(conn, found.id)
         shown = await campaign_document(conn, found.id)

@@ -15,6 +15,7 @@ from ..ledger.audience import staging
 from ..ledger.audience.csv_reader import CsvReader
 from ..ledger.audience.staging import Staged
 from ..ledger.queue import Delivery
+from ..ledger.sealing import seal_all
 from ..ledger.writing import Order, Written
 from ..messages.mime import RenderError
 from ..workers.providers.base import Provider
@@ -65,6 +66,7 @@ class Job:
                 report.written(shown, written, resumed=went_on)
             await self._renew_statistics(database, written)
             if self.no_wait or shown["status"] == "scheduled" or report.nothing_to_do(shown, written):
+                await self._seal(database)
                 return self._done(shown, written, Exit.OK)
             interrupts.advice = f"stopped; {report.GO_ON}"
             return await self._send(database, written, interrupts)
@@ -128,6 +130,11 @@ class Job:
             # The login may own the tables; the role of the app never does.
             async with straight(self.config, database).connection(role=None, label="analyze") as conn:
                 await writing.analyze(conn)
+
+    async def _seal(self, database: Database) -> None:
+        """No worker of ours does it."""
+        async with database.connection(label="seal") as conn:
+            await seal_all(conn)
 
     async def _send(self, database: Database, written: Written, interrupts: Interrupts) -> int:
         display = Display(quiet=self.quiet)
