@@ -707,7 +707,7 @@ BEGIN
         UPDATE import_rows s SET
             outcome = CASE WHEN d.by_key THEN 'duplicate_key' ELSE 'duplicate_address' END,
             reason = CASE WHEN d.by_key THEN 'this key' ELSE 'this address' END
-                     || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands on an earlier line' END
+                     || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands further up' END
         FROM (SELECT i.tid, k.by_key, coalesce(CASE WHEN k.by_key THEN r.delivery_id ELSE a.delivery_id END, r.delivery_id) < v_first AS before
               FROM (SELECT j.ctid AS tid, j.key, j.email, row_number() OVER (PARTITION BY j.key, j.email ORDER BY j.line) AS nth
                     FROM import_rows j WHERE j.import_id = p_import AND j.outcome IS DISTINCT FROM 'invalid') i
@@ -913,8 +913,10 @@ BEGIN
            min(w.wake_at) FILTER (WHERE w.wake_at > v_now) - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND w.wake_at IS NULL AND NOT EXISTS (
                SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0) AND (c.kind = 'bulk' OR c.status = 'cancelled'
-               OR EXISTS (SELECT FROM campaigns n WHERE n.name = c.name AND n.generation > c.generation))), '{}')
-    INTO campaigns, priorities, rates, cancelled, waking, due_in, wake_in, finishable
+               OR EXISTS (SELECT FROM campaigns n WHERE n.name = c.name AND n.generation > c.generation))), '{}'),
+           EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0)
+    -- All of it in one statement: between two, a row may go from a claim to the queue or back, and be seen in neither.
+    INTO campaigns, priorities, rates, cancelled, waking, due_in, wake_in, finishable, watch
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON c.status IN ('sending', 'cancelled')
@@ -923,7 +925,6 @@ BEGIN
                                              WHEN 'sending' THEN CASE WHEN is_full(c) THEN v_now END END AS wake_at) w
     WHERE (c.status IN ('sending', 'scheduled') OR c.resume_at IS NOT NULL OR (c.status = 'cancelled' AND c.swept_at IS NULL))
       AND (p_only IS NULL OR c.id = p_only);
-    watch := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
 END $$;
 
 -- Takes up to p_limit due rows of one campaign for one worker. The claim_id is the worker's: repeating the call returns the
@@ -1757,7 +1758,7 @@ DECLARE
 BEGIN
     IF EXISTS (SELECT FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL
                GROUP BY hashtextextended(i.email, 0) HAVING count(*) > 1) THEN
-        UPDATE import_rows s SET outcome = 'duplicate', reason = 'this address stands on a later line'
+        UPDATE import_rows s SET outcome = 'duplicate', reason = 'this address stands further down'
         FROM (SELECT i.ctid AS tid, row_number() OVER (PARTITION BY i.email ORDER BY i.line DESC) AS nth
               FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL OFFSET 0) d
         WHERE s.ctid = d.tid AND d.nth > 1;

@@ -12,7 +12,6 @@ from ..config import Config
 from ..database import Connection, Database
 from ..ledger import campaigns, pages, writing
 from ..ledger.audience import staging
-from ..ledger.audience.csv_reader import CsvReader
 from ..ledger.audience.staging import Staged
 from ..ledger.queue import Delivery
 from ..ledger.sealing import seal_all
@@ -26,6 +25,7 @@ from .connecting import opened, straight
 from .documents import campaign_document
 from .exits import Exit
 from .output import document
+from .people import Check, People
 from .progress import Display, reading, writing_down
 from .runner import Interrupts
 from .sending import Ending, send_out
@@ -38,8 +38,8 @@ class Job:
     config: Config
     order: Order
     variables: frozenset[str]
-    people: CsvReader
-    people_name: str
+    people: People
+    check: Check
     provider: Provider
     options: WorkerOptions
     json: bool
@@ -54,7 +54,7 @@ class Job:
             await self._check_provider()
             async with straight(self.config, database).connection(label="send") as conn:
                 await writing.check_time(conn, self.order)
-                staged = await self._stage(conn)
+                staged = await self._stage(conn, straight(self.config, database))
                 if self.dry_run:
                     return await self._rehearse(conn, staged.import_id)
                 async with writing_down(staged.rows, quiet=self.quiet):
@@ -79,11 +79,9 @@ class Job:
         finally:
             await self.provider.close()
 
-    async def _stage(self, conn: Connection) -> Staged:
-        async with reading(self.people_name, quiet=self.quiet) as progress:
-            return await staging.stage(
-                conn, campaign_id=None, source=self.people_name, rows=self.people, progress=progress
-            )
+    async def _stage(self, conn: Connection, server: Database) -> Staged:
+        async with reading(self.people.name, quiet=self.quiet) as progress:
+            return await self.people.stage(conn, server, self.check, progress)
 
     async def _write(self, conn: Connection, import_id: int) -> Written:
         try:

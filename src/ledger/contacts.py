@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..database import Blocks, Connection, fetch_one
 from ..errors import NotFoundError, UnavailableError
 from ..messages.addresses import normalise
 from .audience import staging
-from .audience.report import Line
+from .audience.report import Line, as_json, as_text
 from .audience.staging import Staged
 
 sql = Blocks("postledger.ledger", "contacts.sql")
@@ -36,32 +36,27 @@ class List:
 
 @frozen
 class Imported:
-    """What became of the rows of an import into a list: five counts that sum to `rows`.
+    """What became of the rows of an import into a list: counts by outcome.
 
-    `present` were on the list already. `lines` are those of which somebody may want to know, 10,000 at most.
+    Added, present (on the list already), duplicate, unsubscribed, invalid. `lines` are those of which somebody may want
+    to know, 10,000 at most.
     """
 
-    rows: int
-    added: int
-    present: int
-    duplicate: int
-    unsubscribed: int
-    invalid: int
-    lines: Sequence[Line] = ()
-
-    @property
-    def counts(self) -> dict[str, int]:
-        names = ("added", "present", "duplicate", "unsubscribed", "invalid")
-        return {name: getattr(self, name) for name in names}
+    counts: Mapping[str, int]
+    lines: Sequence[Line]
+    unit: str
 
     @property
     def lines_omitted(self) -> int:
-        return self.duplicate + self.unsubscribed + self.invalid - len(self.lines)
+        return sum(self.counts[outcome] for outcome in ("duplicate", "unsubscribed", "invalid")) - len(self.lines)
 
     def to_json(self) -> dict[str, Any]:
         """The public form."""
-        lines = [{"line": line.line, "outcome": line.outcome, "reason": line.reason} for line in self.lines]
-        return {"rows": self.rows, **self.counts, "lines": lines, "lines_omitted": self.lines_omitted}
+        return as_json(self.counts, self.lines, self.lines_omitted)
+
+    def to_text(self) -> str:
+        """For people."""
+        return as_text(self.counts, self.lines, self.lines_omitted, self.unit)
 
 
 async def lists(conn: Connection) -> list[List]:
@@ -84,7 +79,7 @@ async def keep_list(conn: Connection, name: str) -> int:
 
 
 async def import_people(
-    conn: Connection, list_id: int, staged: Staged, *, progress: Callable[[int], None] | None = None
+    conn: Connection, list_id: int, staged: Staged, *, unit: str = "line", progress: Callable[[int], None] | None = None
 ) -> Imported:
     """Subscribes the staged people to a list, page by page; nobody who unsubscribed comes back by that.
 
@@ -102,7 +97,7 @@ async def import_people(
             progress(sum(counts.values()))
     if sum(counts.values()) != staged.rows:
         raise UnavailableError("the server lost staged rows, as it does when it crashes: start the import again")
-    imported = Imported(staged.rows, **counts, lines=await staging.read_lines(conn, staged.import_id))
+    imported = Imported(counts, await staging.read_lines(conn, staged.import_id), unit)
     async with conn.transaction():
         await conn.execute(sql.close_import, staged.import_id, {"rows": staged.rows, **counts})
         await staging.finish(conn, staged.import_id)

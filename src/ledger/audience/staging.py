@@ -80,10 +80,10 @@ async def staging(conn: Connection, source: str, campaign_id: int | None = None)
     log.info("import staged", import_id=staged.import_id, rows=staged.rows, invalid=staged.invalid)
 
 
-async def read_report(conn: Connection, import_id: int) -> Report:
-    """What became of each row, once `enqueue_import` has run and before `finish`."""
+async def read_report(conn: Connection, import_id: int, unit: str = "line") -> Report:
+    """What became of each row, once `enqueue_import` has run and before `finish`; `unit` is what a row is called."""
     counts = {row["outcome"]: row["rows"] for row in await conn.fetch(sql.count_outcomes, import_id)}
-    return Report.of(counts, await read_lines(conn, import_id))
+    return Report.of(counts, await read_lines(conn, import_id), unit)
 
 
 async def read_lines(conn: Connection, import_id: int) -> list[Line]:
