@@ -77,6 +77,15 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
             return ConfigurationError(f"database {where}: {_reason(error)}: the login needs GRANT postledger_app TO it")
         case asyncpg.ClientConfigurationError():
             return ConfigurationError(f"database URL {where} is not usable: {_reason(error)}")
+        case asyncpg.ReadOnlySQLTransactionError():
+            return UnavailableError(
+                f"database {where} is read-only ({_reason(error)}): name the primary, not a standby"
+            )
+        case asyncpg.TooManyConnectionsError():
+            return UnavailableError(
+                f"database {where} has no connection left for us ({_reason(error)}): end what is idle there, or raise "
+                "max_connections"
+            )
         case _ if isinstance(error, GONE):
             return UnavailableError(
                 f"database {where} cannot be used ({_reason(error)}): is the server up, and --database right?"
