@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,6 +29,9 @@ QUOTA_IN_A_ROW = 10
 not. It is the sender who may not send any more, whatever the words are."""
 
 NEVER = float("inf")
+
+_ADDRESS = re.compile(r"[^\s<>]+@[^\s<>]+")
+"""A relay that refuses a login may name who tried it."""
 
 
 class Lane:
@@ -182,7 +186,9 @@ class Lane:
             self._failures += 1
             wait = min(OPEN_FIRST * 2 ** (self._failures - 1), OPEN_LONGEST)
             self._opens_at = now + wait
-            log.warning("relay_down", provider=self.provider.name, reason=why[:200], retry_in=wait)
+            log.warning(
+                "relay_down", provider=self.provider.name, reason=_ADDRESS.sub("<address>", why)[:200], retry_in=wait
+            )
         self.is_open = False
         if self._on_trial:
             self._on_trial = False
