@@ -9,13 +9,10 @@ from typing import Any, Literal
 import click
 from attrs import frozen
 
-from ..errors import ConfigurationError, UsageError
 from ..ledger.audience.header import Columns
 from ..ledger.moments import Moment
 from ..ledger.senders import Rate
 from ..ledger.writing import Order
-from ..workers.providers import registry
-from ..workers.providers.base import Provider
 from ..workers.worker import WorkerOptions
 from .job import Job
 from .letters import campaign_name, check_columns, read_letter
@@ -24,8 +21,7 @@ from .output import note
 from .people import FromList, people_of
 from .runner import run
 from .timing import length, moment, moment_notes, percent, rate
-
-_LATER_SCHEMES = ("ses", "mailgun", "sendgrid", "postmark")
+from .via import provider_of
 
 
 @frozen
@@ -154,7 +150,7 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
     config = given.config()
     letter = read_letter(flags.subject, flags.mail_from, flags.html, flags.text, base_url=config.url)
     name = campaign_name(flags.name, flags.html, flags.subject)
-    provider = _provider(flags.via, flags.concurrency)
+    provider = provider_of(flags.via, concurrency=flags.concurrency)
 
     def check(columns: Columns, where: str) -> None:
         check_columns(letter, columns, where)
@@ -192,15 +188,3 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
         no_wait=flags.no_wait or flags.at is not None,
         dry_run=flags.dry_run,
     )
-
-
-def _provider(url: str, concurrency: int) -> Provider:
-    try:
-        return registry.make(url, concurrency=concurrency)
-    except ConfigurationError:
-        scheme = url.partition("://")[0].lower()
-        if scheme in _LATER_SCHEMES:
-            raise UsageError(
-                f"--via {scheme}:// is not built yet in this version: use the provider's SMTP address, smtp://..."
-            ) from None
-        raise

@@ -126,3 +126,8 @@ async def subscribe(conn: Connection, address: str, list_id: int, source: str = 
     async with conn.transaction():
         done: bool = await conn.fetchval(sql.subscribe, normalise(address).full, list_id, source)
     return done
+
+
+async def analyze(conn: Connection) -> None:
+    """Renews the planner's statistics; on a connection of the tables' owner, or it is a warning."""
+    await conn.execute(sql.analyze)

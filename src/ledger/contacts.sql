@@ -30,3 +30,7 @@ SELECT unsubscribe_hash(address_hash($1), $2, $3)
 
 -- name: subscribe
 SELECT subscribe_hash(address_hash($1), $2, $3)
+
+-- name: analyze
+-- After many new ones the planner should know of them. Only the owner may; for anybody else it is a warning.
+ANALYZE contacts, subscriptions, events
