@@ -27,6 +27,9 @@ SETTINGS = {
     "shared_buffers": "128MB",
     "autovacuum_naptime": "10s",
 }
+ODD = {"default_transaction_isolation": "serializable", "timezone": "Pacific/Chatham"}
+"""Defaults of somebody else's server, which must make no difference; on 15 everything is tested under them."""
+
 TEMPLATE = "template_postledger"
 
 
@@ -47,7 +50,8 @@ class PrivateServer:
     """A server of the tests' own, to create databases on, to stop, start and kill."""
 
     def __init__(self, home: Path, **settings: str) -> None:
-        self._server = Server.at(home, installation(), SETTINGS | settings)
+        odd = {} if installation() is None else ODD
+        self._server = Server.at(home, installation(), SETTINGS | odd | settings)
         self._numbers = itertools.count(1)
         self.admin_dsn = ""
         self.dsn = ""

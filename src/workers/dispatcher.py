@@ -59,6 +59,7 @@ class Dispatcher:
         room: asyncio.Event,
         watch: asyncio.Event,
         only: int | None = None,
+        on_unsealed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.session = session
@@ -68,6 +69,8 @@ class Dispatcher:
         self.hand_over = hand_over
         self.watch = watch
         self.only = only
+        self.on_unsealed = on_unsealed
+        """Told when a look found what others have left unsealed."""
         self.room = room
         """Set when a lane has become worth a claim, or idle."""
         self.rest = asyncio.Event()
@@ -103,6 +106,8 @@ class Dispatcher:
             work = await queue.next_work(conn, self.session.worker, self.only, timeout=10)
         if work.watch:
             self.watch.set()
+        if work.unsealed:
+            self.on_unsealed()
         self._plan.renew(work)
         for campaign_id in self._plan.not_aside(work.waking):
             await self._guarded(campaign_id, self._wake)

@@ -11,9 +11,7 @@ from postledger.events.digest import leaf_bytes, recipient_digest
 from .strategies import clean_text, moments
 
 optional_text = st.none() | clean_text
-recipients = st.tuples(
-    st.none() | st.binary(max_size=16), clean_text, optional_text, optional_text, optional_text
-)
+recipients = st.tuples(st.none() | st.binary(max_size=16), clean_text, optional_text, optional_text, optional_text)
 rows = st.tuples(
     st.integers(1, 2**63 - 1),
     st.integers(0, 2**63 - 1),

@@ -13,9 +13,7 @@ MACHINES = [
 
 @pytest.mark.parametrize(("table", "statuses", "stream"), MACHINES)
 def test_every_versioned_event_and_no_other_is_in_its_table(table, statuses, stream):
-    assert {row.event for row in table} == {
-        cls.type for cls in EVENTS if cls.stream is stream and cls.versioned
-    }
+    assert {row.event for row in table} == {cls.type for cls in EVENTS if cls.stream is stream and cls.versioned}
     assert {row.machine for row in table} == {stream}
 
 

@@ -199,6 +199,16 @@ async def test_a_worker_leaves_nothing_unsealed(mailing: Mailing, app: Connectio
     await mailing.check(campaign)
 
 
+async def test_a_worker_seals_what_others_have_left(mailing: Mailing, app: Connection) -> None:
+    """A process that was killed, or an application's own transaction; whatever wakes it, or its idle look, finds out."""
+    async with mailing.working() as worker:
+        await until_sealed(app)
+        await app.execute("SELECT suppress('ann@example.org', 'operator', 'test')")
+        assert await unsealed(app) > 0
+        worker.session.wake.set()
+        await until_sealed(app)
+
+
 async def test_workers_at_once_leave_nothing_unsealed(mailing: Mailing, app: Connection) -> None:
     campaign = await mailing.started("null://", addresses(2000))
     async with mailing.working(), mailing.working(), mailing.working():
