@@ -157,7 +157,8 @@ END $$;
 INSERT INTO epochs (epoch, cluster) VALUES (1, cluster_id());
 
 -- Why the transactions of the log's present epoch do not compare with those of this cluster; null: they do. Sealing would
--- skip what is written from now on, without a word, so it is refused until begin_epoch() (`migrate --new-epoch`).
+-- skip what is written from now on, without a word, so both are refused until begin_epoch() (`migrate --new-epoch`). A
+-- cluster that pg_upgrade made has another id and the same transactions: there a row's own xmin is still the event's xid.
 CREATE FUNCTION foreign_epoch() RETURNS text LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
@@ -165,8 +166,9 @@ DECLARE
     v_last   xid8;
 BEGIN
     SELECT * INTO v_epoch FROM epochs e ORDER BY e.epoch DESC LIMIT 1;
-    IF v_epoch.cluster <> cluster_id() THEN
-        RETURN 'the log was written in another cluster of PostgreSQL: this is a copy, or a restored dump';
+    IF v_epoch.cluster <> cluster_id() AND (SELECT e.xmin::text::bigint <> e.xid::text::bigint & 4294967295
+                                            FROM events e ORDER BY e.position DESC LIMIT 1) THEN
+        RETURN 'the log was written in another cluster of PostgreSQL: this is a restored dump, or a copy';
     END IF;
     -- Where a server does not say which cluster it is, or had its counter put back.
     SELECT e.xid INTO v_last FROM events e WHERE e.epoch = v_epoch.epoch ORDER BY e.epoch DESC, e.xid DESC LIMIT 1;
@@ -175,6 +177,24 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+
+-- A session stays in its cluster, so it looks once, and keeps in mind what it has found to be right.
+CREATE FUNCTION refuse_foreign() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_cluster  text := (SELECT coalesce(e.cluster, 0) FROM epochs e ORDER BY e.epoch DESC LIMIT 1);
+    v_foreign  text;
+BEGIN
+    IF v_cluster = current_setting('postledger.cluster', true) THEN
+        RETURN NULL;
+    END IF;
+    v_foreign := foreign_epoch();
+    IF v_foreign IS NOT NULL THEN
+        RAISE EXCEPTION '%', v_foreign USING ERRCODE = 'PL010', HINT = 'postledger migrate --new-epoch';
+    END IF;
+    PERFORM set_config('postledger.cluster', v_cluster, false);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER of_this_cluster BEFORE INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_foreign();
 
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -688,7 +708,7 @@ BEGIN
         UPDATE import_rows s SET
             outcome = CASE WHEN d.by_key THEN 'duplicate_key' ELSE 'duplicate_address' END,
             reason = CASE WHEN d.by_key THEN 'this key' ELSE 'this address' END
-                     || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands on an earlier line' END
+                     || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands further up' END
         FROM (SELECT i.tid, k.by_key, coalesce(CASE WHEN k.by_key THEN r.delivery_id ELSE a.delivery_id END, r.delivery_id) < v_first AS before
               FROM (SELECT j.ctid AS tid, j.key, j.email, row_number() OVER (PARTITION BY j.key, j.email ORDER BY j.line) AS nth
                     FROM import_rows j WHERE j.import_id = p_import AND j.outcome IS DISTINCT FROM 'invalid') i
@@ -872,12 +892,13 @@ AS $$
 $$;
 
 -- Which campaigns have work now, each with its priority and its sender's rate; which are to be woken (wake_campaign); which
--- cancelled ones have rows to be cancelled, due or not, which takes no sender; how long until anything more falls due (null:
--- nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to
--- watch them). Whose turn it is among equals is each worker's own affair: written down, it would be a row that all fight for.
+-- cancelled ones have rows to be cancelled, due or not, which takes no sender; how long until more rows fall due, and until
+-- another campaign is to be woken (null: nothing will by itself); which bulk campaigns may be at their end; whether other
+-- workers hold claims (then somebody has to watch them). Whose turn it is among equals is each worker's own affair: written
+-- down, it would be a row that all fight for.
 CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
                           OUT campaigns bigint[], OUT priorities int[], OUT rates text[], OUT cancelled bigint[], OUT waking bigint[],
-                          OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
+                          OUT due_in interval, OUT wake_in interval, OUT finishable bigint[], OUT watch boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_now  timestamptz := clock();
@@ -888,13 +909,14 @@ BEGIN
                     FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE w.wake_at <= v_now), '{}'),
-           least(min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending'), min(w.wake_at) FILTER (WHERE w.wake_at > v_now)) - v_now,
+           min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
+           min(w.wake_at) FILTER (WHERE w.wake_at > v_now) - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND w.wake_at IS NULL AND NOT EXISTS (
                SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0) AND (c.kind = 'bulk' OR c.status = 'cancelled'
                OR EXISTS (SELECT FROM campaigns n WHERE n.name = c.name AND n.generation > c.generation))), '{}'),
            EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0)
     -- All of it in one statement: between two, a row may go from a claim to the queue or back, and be seen in neither.
-    INTO campaigns, priorities, rates, cancelled, waking, due_in, finishable, watch
+    INTO campaigns, priorities, rates, cancelled, waking, due_in, wake_in, finishable, watch
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON c.status IN ('sending', 'cancelled')
@@ -1750,7 +1772,7 @@ DECLARE
 BEGIN
     IF EXISTS (SELECT FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL
                GROUP BY hashtextextended(i.email, 0) HAVING count(*) > 1) THEN
-        UPDATE import_rows s SET outcome = 'duplicate', reason = 'this address stands on a later line'
+        UPDATE import_rows s SET outcome = 'duplicate', reason = 'this address stands further down'
         FROM (SELECT i.ctid AS tid, row_number() OVER (PARTITION BY i.email ORDER BY i.line DESC) AS nth
               FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL OFFSET 0) d
         WHERE s.ctid = d.tid AND d.nth > 1;
@@ -1766,7 +1788,7 @@ END $$;
 CREATE FUNCTION import_contacts(p_list bigint, p_import bigint, p_after tid, p_limit int,
                                 OUT last tid, OUT added bigint, OUT present bigint, OUT unsubscribed bigint, OUT erased bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan
-SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_secret    secrets%ROWTYPE;
     v_body      jsonb := jsonb_build_object('list', p_list::text, 'source', 'import:' || p_import);

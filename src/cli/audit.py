@@ -53,14 +53,15 @@ for _name in ("export", "prove", "import"):
 def history(given: Given, campaign: str, recipient: str) -> int:
     """Everything that happened to one recipient, in order.
 
-    RECIPIENT is a key, an address or a delivery id.
+    RECIPIENT is a key, an address or a delivery id. Where CAMPAIGN is the name of a standing one, all its generations
+    are looked through.
     """
 
     async def show(interrupts: Interrupts) -> int:
         async with connected(given.config()) as conn:
             at = await find_campaign(conn, campaign)
-            who = await find_recipient(conn, at.id, recipient)
-            events = await read_history(conn, at.id, who.delivery_id)
+            who = await find_recipient(conn, at, recipient)
+            events = await read_history(conn, who.campaign_id, who.delivery_id)
         _show_history(given, at, who, events)
         return Exit.OK
 
@@ -70,7 +71,8 @@ def history(given: Given, campaign: str, recipient: str) -> int:
 def _show_history(given: Given, at: FoundCampaign, who: FoundRecipient, events: list[dict[str, Any]]) -> None:
     if given.json:
         person = {"delivery_id": str(who.delivery_id), "key": who.key, "email": who.email}
-        document({"campaign": {"id": str(at.id), "name": at.name}, "recipient": person, "items": events})
+        campaign = {"id": str(who.campaign_id), "name": at.name}
+        document({"campaign": campaign, "recipient": person, "items": events})
         return
     say(f'{who.email or "an erased person"} in campaign "{at.name}" (delivery {who.delivery_id})')
     rows = [(event["at"], event["block"] or "-", event["type"], _details(event["body"])) for event in events]

@@ -35,16 +35,16 @@ def straight(config: Config, database: Database) -> Database:
 
 
 @asynccontextmanager
-async def connected(config: Config) -> AsyncIterator[Connection]:
+async def connected(config: Config, *, install: bool = False) -> AsyncIterator[Connection]:
     """One connection to such a database, for the commands that ask or change a little."""
-    async with opened(config) as database, database.connection(label="cli") as conn:
+    async with opened(config, install=install) as database, database.connection(label="cli") as conn:
         yield conn
 
 
 @asynccontextmanager
-async def appending(config: Config) -> AsyncIterator[Connection]:
+async def appending(config: Config, *, install: bool = False) -> AsyncIterator[Connection]:
     """The same for commands that change something: what they have appended is in a block when they leave."""
-    async with connected(config) as conn:
+    async with connected(config, install=install) as conn:
         try:
             yield conn
         finally:

@@ -12,9 +12,9 @@ from ..config import Config
 from ..database import Connection, Database
 from ..ledger import campaigns, pages, writing
 from ..ledger.audience import staging
-from ..ledger.audience.csv_reader import CsvReader
 from ..ledger.audience.staging import Staged
 from ..ledger.queue import Delivery
+from ..ledger.sealing import seal_all
 from ..ledger.writing import Order, Written
 from ..messages.mime import RenderError
 from ..workers.providers.base import Provider
@@ -25,6 +25,7 @@ from .connecting import opened, straight
 from .documents import campaign_document
 from .exits import Exit
 from .output import document
+from .people import Check, People
 from .progress import Display, reading, writing_down
 from .runner import Interrupts
 from .sending import Ending, send_out
@@ -37,8 +38,8 @@ class Job:
     config: Config
     order: Order
     variables: frozenset[str]
-    people: CsvReader
-    people_name: str
+    people: People
+    check: Check
     provider: Provider
     options: WorkerOptions
     json: bool
@@ -53,7 +54,7 @@ class Job:
             await self._check_provider()
             async with straight(self.config, database).connection(label="send") as conn:
                 await writing.check_time(conn, self.order)
-                staged = await self._stage(conn)
+                staged = await self._stage(conn, straight(self.config, database))
                 if self.dry_run:
                     return await self._rehearse(conn, staged.import_id)
                 async with writing_down(staged.rows, quiet=self.quiet):
@@ -65,6 +66,7 @@ class Job:
                 report.written(shown, written, resumed=went_on)
             await self._renew_statistics(database, written)
             if self.no_wait or shown["status"] == "scheduled" or report.nothing_to_do(shown, written):
+                await self._seal(database)
                 return self._done(shown, written, Exit.OK)
             interrupts.advice = f"stopped; {report.GO_ON}"
             return await self._send(database, written, interrupts)
@@ -77,11 +79,9 @@ class Job:
         finally:
             await self.provider.close()
 
-    async def _stage(self, conn: Connection) -> Staged:
-        async with reading(self.people_name, quiet=self.quiet) as progress:
-            return await staging.stage(
-                conn, campaign_id=None, source=self.people_name, rows=self.people, progress=progress
-            )
+    async def _stage(self, conn: Connection, server: Database) -> Staged:
+        async with reading(self.people.name, quiet=self.quiet) as progress:
+            return await self.people.stage(conn, server, self.check, progress)
 
     async def _write(self, conn: Connection, import_id: int) -> Written:
         try:
@@ -128,6 +128,11 @@ class Job:
             # The login may own the tables; the role of the app never does.
             async with straight(self.config, database).connection(role=None, label="analyze") as conn:
                 await writing.analyze(conn)
+
+    async def _seal(self, database: Database) -> None:
+        """No worker of ours does it."""
+        async with database.connection(label="seal") as conn:
+            await seal_all(conn)
 
     async def _send(self, database: Database, written: Written, interrupts: Interrupts) -> int:
         display = Display(quiet=self.quiet)

@@ -38,7 +38,7 @@ YEARS = 1e9
 @click.option(
     "--grace", type=duration(), default="30s", metavar="TIME", show_default=True, help="For sends under way at the end."
 )
-@click.option("--until-idle", is_flag=True, help="End when nothing is left to do, now or later.")
+@click.option("--until-idle", is_flag=True, help="End when nothing is left to do but what is scheduled or paused.")
 @click.pass_obj
 def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool) -> int:
     """Send what is due, for all campaigns, until SIGTERM or Ctrl-C.

@@ -1,8 +1,7 @@
-"""`postledger send`: a file of people and a letter, written down and sent in one command."""
+"""`postledger send`: people and a letter, written down and sent in one command."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Literal
@@ -10,29 +9,28 @@ from typing import Any, Literal
 import click
 from attrs import frozen
 
-from ..errors import ConfigurationError, UsageError
-from ..ledger.audience.csv_reader import CsvReader, read_csv
+from ..ledger.audience.header import Columns
 from ..ledger.moments import Moment
 from ..ledger.senders import Rate
 from ..ledger.writing import Order
-from ..workers.providers import registry
-from ..workers.providers.base import Provider
 from ..workers.worker import WorkerOptions
 from .job import Job
 from .letters import campaign_name, check_columns, read_letter
-from .options import Command, Given, duration, not_built
+from .options import Command, Given, duration
 from .output import note
+from .people import FromList, people_of
 from .runner import run
 from .timing import length, moment, moment_notes, percent, rate
-
-_LATER_SCHEMES = ("ses", "mailgun", "sendgrid", "postmark")
+from .via import provider_of
 
 
 @frozen
 class Flags:
     """The command line of `send`."""
 
-    to: str
+    to: str | None
+    query: str | None
+    list: str | None
     subject: str
     mail_from: str
     html: str
@@ -57,15 +55,26 @@ class Flags:
 
 @click.command(
     cls=Command,
-    short_help="Send a letter to the people of a file.",
+    short_help="Send a letter to people.",
     example="""
     postledger send --to people.csv --subject "Hello {{ name }}" --from "Shop <news@shop.example>" \\
         --html letter.html --via "smtp://user:password@relay.example:587?starttls=required"
+    postledger send --query "SELECT email, name, town FROM users WHERE wants_news" ...
+    postledger send --list digest ...          to a list of `postledger contacts import`
     postledger send ... --via null://          sends into nowhere: how fast, who would get it
     postledger send ... --via file:///tmp/out  writes each mail as a file
     """,
 )
-@click.option("--to", metavar="FILE", required=True, help="People as CSV, header with `email`; - is standard input.")
+@click.option("--to", metavar="FILE", help="People as CSV, header with `email`; - is standard input.")
+@click.option(
+    "--query",
+    metavar="SQL",
+    help="People from a SELECT on your own tables in the same database, run with the login's own rights: columns "
+    "`email`, perhaps `key` and `name`; all others are the letter's variables.",
+)
+@click.option(
+    "--list", metavar="NAME", help="The people of a list; whoever unsubscribes from it meanwhile gets nothing."
+)
 @click.option("--subject", required=True, help="Subject; a template like the letter: {{ name }}, {{ any_column }}.")
 @click.option("--from", "mail_from", metavar="ADDRESS", required=True, help='Sender: "Name <address>".')
 @click.option("--html", metavar="FILE", required=True, help="The letter.")
@@ -129,13 +138,12 @@ class Flags:
     help="What sends under way get to finish when stopped: 30s.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
-@not_built("--query", "write the people into a CSV file and use --to")
 @click.pass_obj
 def send(given: Given, /, **flags: Any) -> int:
-    """Send a letter to the people of a file, and show what became of each.
+    """Send a letter to the people of a file, a query or a list, and show what became of each.
 
     Everything is checked first, then people and letter are written down in one transaction, then sent. Whatever stops
-    it, the same command goes on: nobody is queued twice. The file's columns are the letter's variables.
+    it, the same command goes on: nobody is queued twice. The columns are the letter's variables.
     """
     with ExitStack() as files:
         job = job_of(given, Flags(**flags), files)
@@ -147,10 +155,12 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
     config = given.config()
     letter = read_letter(flags.subject, flags.mail_from, flags.html, flags.text, base_url=config.url)
     name = campaign_name(flags.name, flags.html, flags.subject)
-    provider = _provider(flags.via, flags.concurrency)
-    people_name = "standard input" if flags.to == "-" else flags.to
-    people = files.enter_context(_people(flags.to, people_name))
-    check_columns(letter, people, people_name)
+    provider = provider_of(flags.via, concurrency=flags.concurrency)
+
+    def check(columns: Columns, where: str) -> None:
+        check_columns(letter, columns, where)
+
+    people = people_of(flags.to, flags.query, flags.list, check=check, files=files)
     if not flags.quiet:
         for warning in (*letter.warnings, *moment_notes(flags.at)):
             note(f"note: {warning}")
@@ -170,10 +180,12 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
             max_errors=flags.max_errors,
             at=None if flags.at is None else flags.at.at,
             rate=flags.rate,
+            list=people.list if isinstance(people, FromList) else None,
+            unit=people.unit,
         ),
         variables=letter.variables,
         people=people,
-        people_name=people_name,
+        check=check,
         provider=provider,
         options=WorkerOptions(concurrency=flags.concurrency, grace=flags.grace.total_seconds(), base_url=config.url),
         json=given.json,
@@ -181,21 +193,3 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
         no_wait=flags.no_wait or flags.at is not None,
         dry_run=flags.dry_run,
     )
-
-
-def _people(to: str, name: str) -> CsvReader:
-    if to == "-" and sys.stdin is None:
-        raise UsageError("--to - reads standard input, which is closed: name a file")
-    return read_csv(sys.stdin.buffer if to == "-" else to, name=name)
-
-
-def _provider(url: str, concurrency: int) -> Provider:
-    try:
-        return registry.make(url, concurrency=concurrency)
-    except ConfigurationError:
-        scheme = url.partition("://")[0].lower()
-        if scheme in _LATER_SCHEMES:
-            raise UsageError(
-                f"--via {scheme}:// is not built yet in this version: use the provider's SMTP address, smtp://..."
-            ) from None
-        raise

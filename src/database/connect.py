@@ -85,10 +85,12 @@ class Database:
         label: str = "",
         keepalive: bool = False,
         direct: bool = False,
+        own: bool = False,
         timeout: float = 10.0,
         command_timeout: float | None = None,
     ) -> Connection:
-        """A plain connection. `role` None stays the login role (migrations).
+        """A plain connection. `role` None stays the login role (migrations); `own`: with the settings that the login
+        has anyway, search_path and role among them, for what its own SQL says.
 
         Behind a pooler that is a PooledConnection; `direct` refuses that. Raises UnavailableError or
         ConfigurationError, in one line that names what and the remedy.
@@ -97,7 +99,8 @@ class Database:
         with translated(self.dsn):
             conn = None
             if direct or not self._way.pooled:
-                conn = await self._straight(self._settings(role, keepalive, label), options)
+                settings = _named(label) if own else self._settings(role, keepalive, label)
+                conn = await self._straight(settings, options)
             if conn is None and direct:
                 raise ConfigurationError(
                     f"database {redact(self.dsn)} is behind a pooler: name the server itself with --database for this"
@@ -149,7 +152,11 @@ class Database:
 
 
 def _greeting(label: str) -> dict[str, str]:
-    return {"application_name": f"postledger {label}".strip(), "timezone": "UTC"}
+    return {**_named(label), "timezone": "UTC"}
+
+
+def _named(label: str) -> dict[str, str]:
+    return {"application_name": f"postledger {label}".strip()}
 
 
 @asynccontextmanager

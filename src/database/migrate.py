@@ -82,6 +82,7 @@ async def migrate(dsn: str, *, schema: str = "postledger") -> int:
             ) from error
         version = await installed_version(conn)
         check_version(version)
+        await conn.execute(sql.note_cluster)
         return SCHEMA_VERSION
 
 

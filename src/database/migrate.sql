@@ -79,6 +79,11 @@ END $$
 -- name: foreign_epoch
 SELECT foreign_epoch()
 
+-- name: note_cluster
+-- After pg_upgrade the same transactions have another cluster.
+UPDATE epochs SET cluster = cluster_id()
+WHERE epoch = (SELECT max(epoch) FROM epochs) AND cluster <> cluster_id() AND foreign_epoch() IS NULL
+
 -- name: begin_epoch
 SELECT begin_epoch()
 

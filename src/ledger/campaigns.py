@@ -56,6 +56,7 @@ class Settings:
     max_deferred: int | None = None
     give_up: timedelta = timedelta(hours=24)
     priority: int = 0
+    list_id: int | None = None
     expires: timedelta | None = None
     missed_after: timedelta | None = MISSED_AFTER
     """None: a start that was missed is made up for, however late."""
@@ -68,6 +69,7 @@ class Campaign:
     """A campaign's row, with its letter and its sender."""
 
     id: int
+    generation: int
     status: str
     version: int
     pause_reason: str | None
@@ -80,6 +82,7 @@ class Campaign:
     sender_url: str
     rate: str | None
     """The sender's, as in 100/s: all campaigns through it share it."""
+    list_name: str | None
     created_at: datetime
     starts_at: datetime | None
     """The moment it was scheduled for."""
@@ -96,21 +99,9 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
         settings=Settings(**{attribute.name: row[attribute.name] for attribute in fields(Settings)}),
         source=Source(row["subject"], row["html"], row["text"]),
         **{
-            name: row[name]
-            for name in (
-                *(
-                    "id",
-                    "status",
-                    "version",
-                    "pause_reason",
-                    "resume_at",
-                    "template",
-                    "sender_name",
-                    "sender_url",
-                    "rate",
-                ),
-                *("created_at", "starts_at", "started_at", "finished_at"),
-            )
+            attribute.name: row[attribute.name]
+            for attribute in fields(Campaign)
+            if attribute.name not in ("settings", "source")
         },
     )
 
@@ -146,6 +137,7 @@ async def draft(conn: Connection, settings: Settings, source: Source) -> int:
         _seconds(settings.expires),
         _seconds(settings.missed_after),
         settings.max_errors,
+        settings.list_id,
     )
     return campaign_id
 
@@ -171,6 +163,7 @@ async def redraft(
         _seconds(settings.expires),
         _seconds(settings.missed_after),
         settings.max_errors,
+        settings.list_id,
     )
 
 
@@ -184,6 +177,7 @@ def _changed(settings: Settings, source: Source, changed: Sequence[str]) -> dict
     values = {
         "sender": str(settings.sender_id),
         "template": source.hash,
+        "list": None if settings.list_id is None else str(settings.list_id),
         **{name: getattr(settings, name) for name in ("unknown", "attempts", "priority", "max_errors")},
         **{
             name: None if value is None else round(value.total_seconds())
@@ -195,7 +189,13 @@ def _changed(settings: Settings, source: Source, changed: Sequence[str]) -> dict
     return {"fields": list(dict.fromkeys(names)), **given}
 
 
-_IN_EVENT = {"sender_id": "sender", "subject": "template", "html": "template", "text": "template"}
+_IN_EVENT = {
+    "sender_id": "sender",
+    "list_id": "list",
+    "subject": "template",
+    "html": "template",
+    "text": "template",
+}
 
 
 async def change(
@@ -217,7 +217,7 @@ def differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
     """The names of the fields in which a campaign differs from what is asked for now."""
     found = [
         name
-        for name in ("mail_from", "reply_to", "sender_id", "kind", "unknown")
+        for name in ("mail_from", "reply_to", "sender_id", "kind", "list_id", "unknown")
         if getattr(old.settings, name) != getattr(settings, name)
     ]
     return found + [name for name in ("subject", "html", "text") if getattr(old.source, name) != getattr(source, name)]

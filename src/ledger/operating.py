@@ -60,6 +60,11 @@ async def command(conn: Connection, campaign_id: int, wish: Command) -> bool:
     return False
 
 
+async def open_generations(conn: Connection, generations: Sequence[int]) -> list[int]:
+    """Which of these campaigns have not ended, or have rows to be swept, in the same order."""
+    return [row["id"] for row in await conn.fetch(sql.open_generations, list(generations))]
+
+
 async def sweep(conn: Connection, campaign_id: int) -> int:
     """Ends what waits in a cancelled campaign, where no worker does it; how many that were."""
     worker = await conn.fetchval(queue.sql.enlist, "sweep")

@@ -70,7 +70,8 @@ class Work:
     """What there is to do, and until when one may sleep if there is nothing.
 
     `cancelled` ones have rows that only need to be told; `finishable` may be at their end; `watch`: others hold claims.
-    `priorities` and `rates` ("100/s", or None) are those of `campaigns`, one each; `waking` are to start or resume now.
+    `priorities` and `rates` ("100/s", or None) are those of `campaigns`, one each; `waking` are to start or resume now,
+    the next one is after `wake_in`. `unsealed`: somebody has appended and not seen to it that it is sealed.
     """
 
     campaigns: Sequence[int]
@@ -81,6 +82,8 @@ class Work:
     priorities: Sequence[int] = ()
     rates: Sequence[str | None] = ()
     waking: Sequence[int] = ()
+    wake_in: timedelta | None = None
+    unsealed: bool = False
 
 
 @frozen

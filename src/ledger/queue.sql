@@ -18,7 +18,7 @@ SELECT wake_channel() AS everybody, wake_channel($1) AS own
 SELECT pg_notify($1, '')
 
 -- name: next_work
-SELECT campaigns, cancelled, due_in, finishable, watch, priorities, rates, waking FROM next_work($1, $2)
+SELECT campaigns, cancelled, due_in, finishable, watch, priorities, rates, waking, wake_in, unsealed() AS unsealed FROM next_work($1, $2)
 
 -- name: wake_campaign
 SELECT wake_campaign($1)

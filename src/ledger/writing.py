@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from ..database import Blocks, Connection
 from ..errors import DataError
-from . import campaigns, scheduling, senders
+from . import campaigns, contacts, scheduling, senders
 from .audience import staging
 from .audience.report import Report
 from .campaigns import Campaign, Settings, Source
@@ -50,8 +50,13 @@ class Order:
     at: datetime | None = None
     rate: Rate | Literal["off"] | None = None
     """The sender's: whoever says one changes it for all campaigns through it."""
+    list: str | None = None
+    """The list that it goes to, whose unsubscriptions it obeys; None: it goes to no list."""
+    unit: str = "line"
+    """What a row of the audience is called."""
+    kind: Literal["bulk", "standing"] = "bulk"
 
-    def settings(self, base: Settings, sender_id: int) -> Settings:
+    def settings(self, base: Settings, sender_id: int, list_id: int | None) -> Settings:
         """`base` with all that was said. A limit of attempts that somebody asks for also ends transient replies."""
         said = {name: getattr(self, name) for name in NUMBERS}
         if self.attempts is not None:
@@ -59,7 +64,7 @@ class Order:
         known: dict[str, Any] = {
             name: None if value == OFF else value for name, value in said.items() if value is not None
         }
-        return evolve(base, mail_from=self.mail_from, sender_id=sender_id, **known)
+        return evolve(base, mail_from=self.mail_from, sender_id=sender_id, list_id=list_id, **known)
 
 
 @frozen
@@ -85,6 +90,27 @@ async def write_down(conn: Connection, order: Order, import_id: int, *, variable
         if error.constraint_name != "campaigns_name_generation_key":
             raise
     return await _commit(conn, order, import_id, variables)  # a twin was first: now it is there to be found
+
+
+async def draft(conn: Connection, order: Order) -> tuple[int, bool]:
+    """The campaign alone, without people and not started: its id, and whether it is new.
+
+    One of this name that has not begun becomes what the order says; one that has begun must be it. Raises DataError.
+    """
+    try:
+        return await _draft(conn, order)
+    except asyncpg.UniqueViolationError as error:
+        if error.constraint_name != "campaigns_name_generation_key":
+            raise
+    return await _draft(conn, order)  # as in write_down
+
+
+async def _draft(conn: Connection, order: Order) -> tuple[int, bool]:
+    async with conn.transaction():
+        campaign, is_new = await _drafted(conn, order)
+        if order.rate is not None:
+            await senders.set_rate(conn, campaign.settings.sender_id, None if order.rate == "off" else order.rate)
+    return campaign.id, is_new
 
 
 async def check_time(conn: Connection, order: Order) -> None:
@@ -134,26 +160,31 @@ async def _commit(conn: Connection, order: Order, import_id: int, variables: Col
 
 
 async def _write(conn: Connection, order: Order, import_id: int, variables: Collection[str]) -> Written:
-    sender_id = await _sender(conn, order.sender_url)
-    found = await campaigns.find_named(conn, order.name)
-    if found is None:
-        settings = order.settings(Settings(order.name, order.mail_from), sender_id)
-        campaign_id = await campaigns.draft(conn, settings, order.source)
-    else:
-        campaign_id = found
-    campaign = await _locked(conn, campaign_id)
-    if found is not None:
-        await _agree(conn, campaign, order, sender_id)
+    campaign, is_new = await _drafted(conn, order)
+    campaign_id = campaign.id
     await conn.fetchrow(campaigns.sql.enqueue_import, campaign_id, import_id)
-    report = await staging.read_report(conn, import_id)
+    report = await staging.read_report(conn, import_id, order.unit)
     await _check_people(conn, campaign_id, report, variables)
     if order.rate is not None:  # at the end: others who write through this sender wait for it from now on
-        await senders.set_rate(conn, sender_id, None if order.rate == "off" else order.rate)
+        await senders.set_rate(conn, campaign.settings.sender_id, None if order.rate == "off" else order.rate)
     if order.at is not None and campaign.status in scheduling.NOT_BEGUN:
         await scheduling.reschedule(conn, campaign, order.at)
     elif campaign.status == "draft":
         await campaigns.change(conn, campaign_id, "Started")
-    return Written(campaign_id, found is None, report)
+    return Written(campaign_id, is_new, report)
+
+
+async def _drafted(conn: Connection, order: Order) -> tuple[Campaign, bool]:
+    """The campaign of the order's name, which is what the order says; whether it is new."""
+    sender_id = await _sender(conn, order.sender_url)
+    list_id = None if order.list is None else await contacts.find_list(conn, order.list)
+    found = await campaigns.find_named(conn, order.name)
+    if found is None:
+        settings = order.settings(Settings(order.name, order.mail_from, kind=order.kind), sender_id, list_id)
+        return await _locked(conn, await campaigns.draft(conn, settings, order.source)), True
+    campaign = await _locked(conn, found)
+    await _agree(conn, campaign, order, order.settings(campaign.settings, sender_id, list_id))
+    return await campaigns.read(conn, found), False
 
 
 async def _sender(conn: Connection, url: str) -> int:
@@ -171,15 +202,17 @@ async def _locked(conn: Connection, campaign_id: int) -> Campaign:
     return await campaigns.read(conn, campaign_id)
 
 
-async def _agree(conn: Connection, old: Campaign, order: Order, sender_id: int) -> None:
+async def _agree(conn: Connection, old: Campaign, order: Order, settings: Settings) -> None:
     """The campaign of this name must be the one that is meant; a draft becomes it."""
     if old.status == "cancelled":
         raise DataError(f'campaign "{order.name}" is cancelled and takes nobody any more: choose another --name')
+    if old.settings.kind != order.kind:
+        who = "applications fill with enqueue()" if order.kind == "bulk" else "'postledger send' fills"
+        raise DataError(f'campaign "{order.name}" is a {old.settings.kind} one, which {who}: choose another --name')
     begun = old.status not in scheduling.NOT_BEGUN
     if order.at is not None and begun and order.at != old.starts_at:
         since = "" if old.started_at is None else f" at {short(old.started_at)}"
         raise DataError(f'campaign "{order.name}" has begun{since}: leave --at out, or choose another --name')
-    settings = order.settings(old.settings, sender_id)
     fields = _differences(old, settings, order.source)
     if not fields:
         return
@@ -203,6 +236,7 @@ FLAGS = {
     "subject": "--subject",
     "html": "--html",
     "text": "--text",
+    "list_id": "--list",
     "unknown": "--unknown",
     "attempts": "--attempts",
     "give_up": "--give-up",
@@ -220,7 +254,7 @@ def _differences(old: Campaign, settings: Settings, source: Source) -> list[str]
 
 async def _check_people(conn: Connection, campaign_id: int, report: Report, variables: Collection[str]) -> None:
     if not await conn.fetchval(sql.has_recipients, campaign_id):
-        first = next((f": line {line.line}: {line.reason}" for line in report.lines), "")
+        first = next((f": {report.unit} {line.line}: {line.reason}" for line in report.lines), "")
         rows = f"none of the {report.rows:,} rows can be written to" if report.rows else "there are no rows"
         raise DataError(f"nobody to write to: {rows}{first}")
     missing = [row["name"] for row in await conn.fetch(sql.never_given, campaign_id, sorted(variables))]

@@ -157,7 +157,7 @@ FROM events WHERE campaign_id = $1 AND delivery_id = 0 ORDER BY version, positio
 SELECT status::text, version, pause_reason, resume_at FROM campaigns WHERE id = $1
 
 -- name: contacts
--- Contacts whose events do not add up to their row and their suppression; $1 says what a readable body is.
+-- Contacts whose events do not add up to their row, their suppression and their lists; $1 says what a readable body is.
 WITH shape AS MATERIALIZED (
     SELECT s.type, s.keys, s.path::jsonpath AS path FROM jsonb_to_recordset($1) AS s(type text, keys text[], path text)
 ), log AS (
@@ -166,7 +166,7 @@ WITH shape AS MATERIALIZED (
     FROM events e LEFT JOIN shape s ON s.type = e.type
     WHERE e.campaign_id = 0 AND e.delivery_id <> 0 OFFSET 0
 ), step AS (
-    SELECT contact_id, version, type, at, body ->> 'reason' AS reason, body ->> 'source' AS source,
+    SELECT contact_id, version, type, at, body ->> 'reason' AS reason, body ->> 'source' AS source, body ->> 'list' AS list,
            readable AND coalesce(version = coalesce(lag(version) OVER stream, 0) + 1 AND position > coalesce(lag(position) OVER stream, 0)
                                  AND (version = 1) = (type = 'ContactAdded'), false) AS fits
     FROM log
@@ -174,15 +174,27 @@ WITH shape AS MATERIALIZED (
 ), fold AS (
     SELECT contact_id, bool_and(fits) AS adds_up, max(version) AS version,
            max(ARRAY[lpad(version::text, 10, '0'), type, reason, source, rfc3339(at)] COLLATE "C")
-               FILTER (WHERE type IN ('Suppressed', 'Unsuppressed')) AS said
+               FILTER (WHERE type IN ('Suppressed', 'Unsuppressed')) AS said,
+           max(at) FILTER (WHERE type = 'Erased') AS erased_at
     FROM step GROUP BY contact_id
+), words AS (  -- the last about each list
+    SELECT contact_id, array_agg(ARRAY[list, subscribed::text, rfc3339(at)] ORDER BY list COLLATE "C") AS lists
+    FROM (SELECT DISTINCT ON (contact_id, list) contact_id, list, type = 'Subscribed' AS subscribed, at
+          FROM step WHERE type IN ('Subscribed', 'Unsubscribed') ORDER BY contact_id, list, version DESC) l
+    GROUP BY contact_id
+), held AS (
+    SELECT contact_id, array_agg(ARRAY[list_id::text, subscribed::text, rfc3339(changed_at)] ORDER BY list_id::text COLLATE "C") AS lists
+    FROM subscriptions GROUP BY contact_id
 )
-SELECT coalesce(f.contact_id, c.id, s.contact_id) AS contact_id, c.version, s.reason, s.source, s.created_at,
-       s.address_hash <> c.address_hash AS is_foreign
+SELECT coalesce(f.contact_id, c.id, s.contact_id, h.contact_id) AS contact_id, c.version, c.erased_at, s.reason, s.source, s.created_at,
+       s.address_hash <> c.address_hash AS is_foreign, coalesce(h.lists, '{}') AS lists
 FROM fold f
+LEFT JOIN words w ON w.contact_id = f.contact_id
 FULL JOIN contacts c ON c.id = f.contact_id
 FULL JOIN suppressions s ON s.contact_id = coalesce(f.contact_id, c.id)
+FULL JOIN held h ON h.contact_id = coalesce(f.contact_id, c.id, s.contact_id)
 WHERE (f.adds_up AND c.version = f.version AND (s.address_hash = c.address_hash) IS NOT FALSE
+       AND c.erased_at IS NOT DISTINCT FROM f.erased_at AND h.lists IS NOT DISTINCT FROM w.lists
        AND CASE WHEN f.said[2] = 'Suppressed' THEN ARRAY[s.reason, s.source, rfc3339(s.created_at)] = f.said[3:5]
                 ELSE s.contact_id IS NULL END) IS NOT TRUE
 ORDER BY 1

@@ -95,6 +95,7 @@ class Worker:
             room=self._room,
             watch=self._reaper.needed,
             only=options.only,
+            on_unsealed=self._sealer.note,
         )
 
     async def open(self) -> None:

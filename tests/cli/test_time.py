@@ -119,6 +119,11 @@ class TestCampaign:
         assert status(desk) == "draft"
         desk.verified()
 
+    def test_a_worker_for_a_timer_does_not_wait_for_it(self, desk: Desk) -> None:
+        """It would stand beside those that the timer starts next, for months."""
+        scheduled(desk)
+        assert desk.run("work", "--until-idle", "--json").document == {"outcomes": {}}
+
     def test_start_by_hand(self, desk: Desk) -> None:
         scheduled(desk)
         assert "started" in desk.run("campaign", "start", "spring").out

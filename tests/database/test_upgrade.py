@@ -34,7 +34,7 @@ CATALOG = {
         WHERE connamespace = to_regnamespace('postledger') AND contype <> 'n' ORDER BY 1, 2""",
     "triggers": "SELECT tgrelid::regclass::text, tgname, tgenabled::text, tgtype FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1, 2",
     "functions": """
-        SELECT p.oid::regprocedure::text, p.prosrc, p.provolatile::text, p.prosecdef, array_to_string(p.proconfig, ' '), pg_get_function_result(p.oid),
+        SELECT p.oid::regprocedure::text, p.prosrc, p.provolatile::text, p.prosecdef, replace(array_to_string(p.proconfig, ' '), '"', ''), pg_get_function_result(p.oid),
                array_to_string(p.proacl, ' ')
         FROM pg_proc p WHERE pronamespace = to_regnamespace('postledger') ORDER BY 1""",
     "views": "SELECT viewname, definition FROM pg_views WHERE schemaname = 'postledger' ORDER BY 1",

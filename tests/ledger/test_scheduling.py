@@ -142,7 +142,7 @@ class TestPause:
         assert not await scheduling.pause(mailing.conn, draft, LATE)
         await set_clock(owner, LATE - MINUTE)
         assert await wake(mailing.conn, draft) is None
-        assert await mailing.conn.fetchval("SELECT due_in FROM next_work(1)") == MINUTE
+        assert await mailing.conn.fetchval("SELECT wake_in FROM next_work(1)") == MINUTE
         await set_clock(owner, LATE)
         assert await mailing.conn.fetchval("SELECT waking FROM next_work(1)") == [draft]
         assert await wake(mailing.conn, draft) == "Resumed"

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-import pytest
+from structlog.testing import capture_logs
 
 from postledger.database import Connection, Database
 from postledger.workers.session import FALLBACK_SWEEP, IDLE_SWEEP
@@ -34,20 +34,19 @@ async def test_with_listen_everything_works(mailing: Mailing, database: str, own
     assert await left_behind(owner) == 0
 
 
-async def test_without_it_sweeps_and_says_so_once(
-    mailing: Mailing, owner: Connection, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_without_it_sweeps_and_says_so_once(mailing: Mailing, owner: Connection) -> None:
     campaign = await mailing.written("null://", addresses(300))
-    async with mailing.working() as worker:
-        assert not worker.session.hears
-        assert worker.session.lease_only
-        assert worker.session.sweep_in == FALLBACK_SWEEP
-        worker.session.disconnect()
-        await eventually(lambda: _true(worker.session.number > 2))
-        await mailing.change(campaign, "Started")
-        await mailing.until(campaign, "completed")
+    with capture_logs() as logs:
+        async with mailing.working() as worker:
+            assert not worker.session.hears
+            assert worker.session.lease_only
+            assert worker.session.sweep_in == FALLBACK_SWEEP
+            worker.session.disconnect()
+            await eventually(lambda: _true(worker.session.number > 2))
+            await mailing.change(campaign, "Started")
+            await mailing.until(campaign, "completed")
     await mailing.check(campaign)
-    assert capsys.readouterr().out.count("notifications_unheard") == 1
+    assert [entry["event"] for entry in logs].count("notifications_unheard") == 1
     assert await left_behind(owner) == 0
 
 

@@ -399,6 +399,8 @@ async def test_one_declared_dead_gets_nothing_and_begins_a_new_life(desk: Desk, 
         (Work([], [], timedelta(hours=5), [], False), None, False),
         (Work([], [], None, [], True), None, False),
         (Work([], [], None, [], True), 1, True),
+        (Work([], [], None, [], False, waking=[1]), None, False),
+        (Work([], [], None, [], False, wake_in=timedelta(days=30)), None, True),
     ],
 )
 async def test_when_there_is_nothing_left_to_do(mailing: Mailing, work: Work, only: int | None, rests: bool) -> None:

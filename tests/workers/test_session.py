@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from postledger.database import SCHEMA_VERSION, Connection, Database
 from postledger.errors import ConfigurationError, UnavailableError
@@ -151,22 +152,23 @@ async def test_who_leaves_says_so_and_wakes_the_others(mailing: Mailing, helper:
 
 
 async def test_unheard_it_sweeps_and_lives_by_its_lease(
-    mailing: Mailing, server: PrivateServer, capsys: pytest.CaptureFixture[str], owner: Connection
+    mailing: Mailing, server: PrivateServer, owner: Connection
 ) -> None:
-    async with server.database() as elsewhere:
-        other = Link(Database(elsewhere), "elsewhere")
-        session = Deaf(mailing.database, other, on_buried=lambda: None)
-        await session.open()
-        await kill(owner, session)
-        await session.step()
+    with capture_logs() as logs:
+        async with server.database() as elsewhere:
+            other = Link(Database(elsewhere), "elsewhere")
+            session = Deaf(mailing.database, other, on_buried=lambda: None)
+            await session.open()
+            await kill(owner, session)
+            await session.step()
 
-        assert not session.hears
-        assert session.lease_only
-        assert session.sweep_in == FALLBACK_SWEEP
-        assert (await worker_row(mailing.conn, session.worker))["lease_only"]
-        assert capsys.readouterr().out.count("notifications_unheard") == 1
-        await session.close()
-        await other.close()
+            assert not session.hears
+            assert session.lease_only
+            assert session.sweep_in == FALLBACK_SWEEP
+            assert (await worker_row(mailing.conn, session.worker))["lease_only"]
+            await session.close()
+            await other.close()
+    assert [entry["event"] for entry in logs].count("notifications_unheard") == 1
 
 
 async def test_it_listens_where_it_works(mailing: Mailing, server: PrivateServer) -> None:
@@ -200,8 +202,16 @@ async def test_after_an_upgrade_it_stays_itself_and_says_that_it_is_too_old(
     await session.close()
 
 
-async def test_a_log_from_another_cluster_is_not_worked_on(mailing: Mailing, helper: Link, owner: Connection) -> None:
+async def restored(owner: Connection) -> None:
+    """As a dump leaves it: the cluster is another, and so is the transaction that brought the rows."""
+    await owner.execute(
+        "INSERT INTO events (xid, campaign_id, delivery_id, type, body) VALUES ('7', 0, 0, 'Migrated', '{}')"
+    )
     await owner.execute("UPDATE epochs SET cluster = cluster + 1")
+
+
+async def test_a_log_from_another_cluster_is_not_worked_on(mailing: Mailing, helper: Link, owner: Connection) -> None:
+    await restored(owner)
     session = Session(mailing.database, helper, on_buried=lambda: None)
     with pytest.raises(ConfigurationError, match=r"another cluster .* 'postledger migrate --new-epoch'"):
         await session.open()

@@ -19,6 +19,8 @@ EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_suppo
     RETURN NULL;
 END $$;
 INSERT INTO epochs (epoch, cluster) VALUES (1, cluster_id());
+CREATE FUNCTION refuse_foreign() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER of_this_cluster BEFORE INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_foreign();
 
 ALTER TABLE senders
     ADD rate_count int CHECK (rate_count > 0),
