@@ -153,7 +153,8 @@ class Deliverer:
             job.lane.worked()
         if verdict.accepted:
             job.refused = 0
-            return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=_words(reply.text))
+            words = _words(reply.text) if composed is not None else None  # the queue id, of what is really queued
+            return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=words)
         tried = Try(delivery.attempt, delivery.age or NOTHING)
         decision = decide(verdict, tried, job.policy, random=random.random())
         self._consequences(job, delivery, decision)
