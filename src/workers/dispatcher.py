@@ -209,6 +209,7 @@ class Dispatcher:
     async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
         """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""
         backoff = Backoff()
+        worker = self.session.worker
         self.permits.asking.add(claim_id)
         try:
             while True:
