@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # A target per extra, so that a user who only wants the demo installs no linter.
 STAMP  := $(VENV)/.installed
 
-.PHONY: help install demo test test-15 check format bench chaos clean
+.PHONY: help install demo test test-15 smoke-15 check format bench chaos clean
 
 help: ## What there is to do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: $(STAMP)-test ## Run every test on the embedded PostgreSQL 18
 
 test-15: $(STAMP)-test ## Run every test on Debian's PostgreSQL 15 (package postgresql-15)
 	POSTLEDGER_TEST_PG=15 $(BIN)/python -m pytest -q
+
+smoke-15: $(STAMP)-test ## Run what touches SQL on Debian's PostgreSQL 15
+	POSTLEDGER_TEST_PG=15 $(BIN)/python -m pytest -q tests/chaos tests/database tests/demo tests/ledger tests/projections tests/workers/test_sending.py
 
 check: $(STAMP)-test,check ## Format, lint, import contracts, strict types
 	$(BIN)/ruff format --check .

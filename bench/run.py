@@ -120,21 +120,16 @@ class Bench:
         dsn = await self.fresh(name)
         conn = await asyncpg.connect(dsn)
         await conn.execute("CREATE EXTENSION pg_stat_statements")
+        database = await conn.fetchval("SELECT current_database()")
+        await conn.execute(f"ALTER DATABASE {database} SET pg_stat_statements.track = 'top'")
         with self.workers(name, dsn, 1):
             await asyncio.sleep(15)
-            admin = await asyncpg.connect(self.admin)
-            await admin.execute("ALTER SYSTEM SET pg_stat_statements.track = 'top'")
-            await admin.execute("SELECT pg_reload_conf()")
-            await asyncio.sleep(0.5)
             await conn.execute("SELECT pg_stat_statements_reset()")
             await asyncio.sleep(60)
             calls = await conn.fetchval(
                 "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid "
                 "WHERE d.datname = current_database() AND query NOT LIKE '%pg_stat_statements%'"
             )
-            await admin.execute("ALTER SYSTEM RESET pg_stat_statements.track")
-            await admin.execute("SELECT pg_reload_conf()")
-            await admin.close()
         await conn.close()
         return float(calls)
 

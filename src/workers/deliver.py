@@ -166,7 +166,8 @@ class Deliverer:
         if verdict.accepted:
             job.refused = 0
             job.lane.accepted()
-            return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=_words(reply.text))
+            words = _words(reply.text) if composed is not None else None  # the queue id, of what is really queued
+            return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=words)
         tried = Try(delivery.attempt, delivery.age or NOTHING)
         quota = reply.code == 452 and job.lane.refused_452(fresh=delivery.attempt == 1)
         decision = decide(verdict, tried, job.policy, random=random.random(), quota=quota)

@@ -253,13 +253,15 @@ class Dispatcher:
     async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
         """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""
         backoff = Backoff()
+        worker = self.session.worker
         self.permits.asking.add(claim_id)
         try:
             while True:
+                worker = self.session.worker
                 try:
                     async with self.link.use() as conn:
                         return await queue.claim(
-                            conn, campaign_id, claim_id, self.session.worker, limit, content=content, timeout=30
+                            conn, campaign_id, claim_id, worker, limit, content=content, timeout=30
                         )
                 except LinkLost:
                     if self.stopping.is_set():
@@ -272,7 +274,8 @@ class Dispatcher:
             told = translate(error, self.link.database.dsn)
             if not isinstance(told, ConflictError):
                 raise
-            self.session.disconnect()  # declared dead (PL006): the reconnect starts a new life
+            if worker == self.session.worker:
+                self.session.disconnect()  # declared dead (PL006): the reconnect starts a new life
             raise LinkLost(str(told)) from error
         finally:
             self.permits.asking.discard(claim_id)

@@ -10,9 +10,11 @@ from attrs import frozen
 
 from postledger.database import Connection, Database, migrate
 from postledger.demo.behaviours import Slow
+from postledger.errors import ConfigurationError, UnavailableError
 from postledger.workers.providers import registry
 from postledger.workers.providers.base import Begin, Envelope, NotBegun
 from postledger.workers.replies import Reply
+from postledger.workers.worker import Worker, WorkerOptions
 from tests.eventually import eventually
 from tests.servers import PrivateServer
 from tests.workers.conftest import MakeInbox
@@ -157,6 +159,16 @@ async def test_two_installations_neither_hear_nor_lock_each_other(server: Privat
                 assert not worker_two.session.wake.is_set()
                 mine = await second.started(relay.url, addresses(3))
                 await second.until(mine, "completed")
+
+
+async def test_without_a_schema_it_says_what_to_do(empty_database: str) -> None:
+    with pytest.raises(ConfigurationError, match="postledger migrate"):
+        await Worker(Database(empty_database), WorkerOptions()).open()
+
+
+async def test_without_a_server_it_says_so() -> None:
+    with pytest.raises(UnavailableError, match="is the server up"):
+        await Worker(Database("postgresql://nobody@127.0.0.1:1/nothing"), WorkerOptions()).open()
 
 
 @frozen
