@@ -33,6 +33,7 @@ class People(Protocol):
 
     async def stage(self, conn: Connection, server: Database, check: Check, progress: Progress) -> Staged:
         """Writes them down for `enqueue_import`; `conn` holds the import, `server` is no pooler."""
+        ...
 
 
 @frozen
@@ -53,8 +54,11 @@ class FromQuery:
     """What a SELECT finds in the same database, with the login's own rights."""
 
     text: str
-    name: ClassVar[str] = "the query"
     unit: ClassVar[str] = "row"
+
+    @property
+    def name(self) -> str:
+        return "the query"
 
     async def stage(self, conn: Connection, server: Database, check: Check, progress: Progress) -> Staged:
         """Looked at first: what is wrong with its columns is found before anything is written."""

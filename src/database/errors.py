@@ -86,8 +86,8 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
             )
         case asyncpg.TooManyConnectionsError():
             return UnavailableError(
-                f"database {where} has no connection left for us ({first_line(error)}): end what is idle there, or raise "
-                "max_connections"
+                f"database {where} has no connection left for us ({first_line(error)}): end what is idle, or "
+                "raise max_connections"
             )
         case _ if isinstance(error, GONE):
             return UnavailableError(
