@@ -200,7 +200,7 @@ async def test_a_worker_leaves_nothing_unsealed(mailing: Mailing, app: Connectio
 
 
 async def test_a_worker_seals_what_others_have_left(mailing: Mailing, app: Connection) -> None:
-    """A process that was killed, or an application's own transaction; whatever wakes it, or its idle look, finds out."""
+    """A process that was killed, an application's own transaction: whatever wakes it finds out, or its idle look."""
     async with mailing.working() as worker:
         await until_sealed(app)
         await app.execute("SELECT suppress('ann@example.org', 'operator', 'test')")
