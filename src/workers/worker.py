@@ -127,9 +127,9 @@ class Worker:
         last_words = min(LAST_WORDS, self.options.grace / 2)
         if not await within(self.options.grace - last_words, self._at_rest):
             self._break_off()
-            if not await within(last_words * 0.75, self._at_rest):
+            if not await within(last_words / 2, self._at_rest):
                 self._break_off()  # those whose relay still owes an answer: it is not waited for any more
-                await within(last_words * 0.25, self._at_rest)
+                await within(last_words / 2, self._at_rest)
         await self._stop(loops)
 
     def _break_off(self) -> None:

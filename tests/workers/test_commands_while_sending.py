@@ -195,7 +195,7 @@ class TestStop:
         """The dot is written, so the outcome is unknown, and recorded as that before the end."""
         relay = await inbox(lambda _: Slow(timedelta(hours=1)))
         campaign = await mailing.started(relay.url, addresses(12))
-        async with mailing.working(concurrency=4, grace=1.0):
+        async with mailing.working(concurrency=4, grace=4.0):
             await eventually(lambda: _equal(relay.accepted, 4))
 
         assert await mailing.happened(campaign) == {"Queued": 12, "Claimed": 4, "OutcomeUnknown": 4, "Requeued": 4}
