@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -221,6 +222,17 @@ async def test_a_relay_that_goes_down_in_the_middle(mailing: Mailing) -> None:
     await mailing.check_copies(campaign, relay.received)
     await mailing.check(campaign)
     await relay.stop()
+
+
+async def test_a_folder_is_made_before_the_first_letter_goes_there(mailing: Mailing, tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "letters"
+    campaign = await mailing.started(f"file://{folder}", addresses(12))
+
+    async with mailing.working():
+        await mailing.until(campaign, "completed")
+
+    assert await mailing.happened(campaign) == {"Queued": 12, "Claimed": 12, "Sent": 12}
+    assert len(list(folder.iterdir())) == 12
 
 
 async def test_one_relay_that_is_down_stops_no_other(mailing: Mailing, inbox: MakeInbox) -> None:
