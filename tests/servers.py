@@ -27,6 +27,9 @@ SETTINGS = {
     "shared_buffers": "128MB",
     "autovacuum_naptime": "10s",
 }
+ODD = {"default_transaction_isolation": "serializable", "timezone": "Pacific/Chatham"}
+"""Defaults of somebody else's server, which must make no difference; on 15 everything is tested under them."""
+
 TEMPLATE = "template_postledger"
 
 
@@ -46,12 +49,18 @@ def installation() -> Path | None:
 class PrivateServer:
     """A server of the tests' own, to create databases on, to stop, start and kill."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._server = Server.at(home, installation(), SETTINGS | dict(settings or {}))
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None, **more: str) -> None:
+        odd = {} if installation() is None else ODD
+        self._server = Server.at(home, installation(), SETTINGS | odd | dict(settings or {}) | more)
         self._numbers = itertools.count(1)
         self.admin_dsn = ""
         self.dsn = ""
         """The database `postledger` on it, for tests that have the server to themselves."""
+
+    @property
+    def bin(self) -> Path:
+        """The folder of its programs."""
+        return self._server.bin
 
     @property
     def pid(self) -> int:

@@ -19,13 +19,14 @@ _COMMANDS = {
     "send": "send",
     "work": "operate",
     "campaign": "campaign",
+    "contacts": "contacts",
     "suppress": "suppress",
     "audit": "audit",
     "migrate": "operate",
     "doctor": "doctor",
     "demo": "demo",
 }
-_NOT_BUILT = ("up", "serve", "contacts", "projections", "erase", "keys")
+_NOT_BUILT = ("up", "serve", "projections", "erase", "keys")
 
 _HELP = """\
 Campaigns by mail on PostgreSQL, with a log that proves what became of each recipient.

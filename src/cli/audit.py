@@ -11,6 +11,10 @@ import click
 from ..database import Connection
 from ..errors import UnavailableError
 from ..events.fold import ReplayError
+from ..events.text import write_moment
+from ..ledger.moments import Moment
+from ..projections.as_of import AsOf
+from ..projections.as_of import as_of as read_as_of
 from ..projections.find import FoundCampaign, FoundRecipient, find_campaign, find_recipient
 from ..projections.history import history as read_history
 from ..projections.records import UnreadableEvent
@@ -18,10 +22,12 @@ from ..projections.replay import replay as read_replay
 from ..projections.verify import Verification
 from ..projections.verify import verify as compare
 from .connecting import connected, opened
+from .documents import moment as write_time
 from .exits import Exit
 from .options import Given, Group, not_built_command
-from .output import complain, document, flush, json_line, number, say, table
+from .output import complain, document, flush, json_line, note, number, say, table
 from .runner import Interrupts, run
+from .timing import moment, moment_notes
 
 CANNOT_DECIDE = 2
 SHOWN = 20
@@ -32,7 +38,7 @@ def audit() -> None:
     """Ask the log: what became of somebody, how a campaign went, whether the tables say the same."""
 
 
-for _name in ("as-of", "export", "prove", "import"):
+for _name in ("export", "prove", "import"):
     audit.add_command(not_built_command(f"audit {_name}"))
 
 
@@ -47,14 +53,15 @@ for _name in ("as-of", "export", "prove", "import"):
 def history(given: Given, campaign: str, recipient: str) -> int:
     """Everything that happened to one recipient, in order.
 
-    RECIPIENT is a key, an address or a delivery id.
+    RECIPIENT is a key, an address or a delivery id. Where CAMPAIGN is the name of a standing one, all its generations
+    are looked through.
     """
 
     async def show(interrupts: Interrupts) -> int:
         async with connected(given.config()) as conn:
             at = await find_campaign(conn, campaign)
-            who = await find_recipient(conn, at.id, recipient)
-            events = await read_history(conn, at.id, who.delivery_id)
+            who = await find_recipient(conn, at, recipient)
+            events = await read_history(conn, who.campaign_id, who.delivery_id)
         _show_history(given, at, who, events)
         return Exit.OK
 
@@ -64,10 +71,12 @@ def history(given: Given, campaign: str, recipient: str) -> int:
 def _show_history(given: Given, at: FoundCampaign, who: FoundRecipient, events: list[dict[str, Any]]) -> None:
     if given.json:
         person = {"delivery_id": str(who.delivery_id), "key": who.key, "email": who.email}
-        document({"campaign": {"id": str(at.id), "name": at.name}, "recipient": person, "items": events})
+        campaign = {"id": str(who.campaign_id), "name": at.name}
+        document({"campaign": campaign, "recipient": person, "items": events})
         return
     say(f'{who.email or "an erased person"} in campaign "{at.name}" (delivery {who.delivery_id})')
-    table(("at", "event", "details"), [(event["at"], event["type"], _details(event["body"])) for event in events])
+    rows = [(event["at"], event["block"] or "-", event["type"], _details(event["body"])) for event in events]
+    table(("at", "block", "event", "details"), rows, right=("block",))
 
 
 def _details(body: dict[str, Any]) -> str:
@@ -85,7 +94,9 @@ def _details(body: dict[str, Any]) -> str:
 @click.argument("campaign")
 @click.pass_obj
 def replay(given: Given, campaign: str) -> int:
-    """Every event of a campaign with the state after it: NDJSON of {event, state}.
+    """Every event of a campaign with the state after it, in the order of the sealed log: NDJSON of {event, state}.
+
+    Events that are in no block yet come last, with `block` null.
 
     Exit code 1: an event cannot stand where it stands; what is before it was shown.
     """
@@ -116,6 +127,50 @@ def _steps(conn: Connection, campaign_id: int) -> AsyncGenerator[tuple[dict[str,
 
 
 @audit.command(
+    "as-of",
+    short_help="How a campaign stood at a time.",
+    example="""
+    postledger audit as-of "spring news" --at 2026-12-01T09:00:00Z
+    postledger audit as-of "spring news" --at "2026-12-01 09:00 Europe/Berlin" --json | jq .counts
+    """,
+)
+@click.argument("campaign")
+@click.option(
+    "--at", type=moment, metavar="TIME", required=True, help="An instant with its offset or Z, or with an IANA zone."
+)
+@click.pass_obj
+def as_of(given: Given, campaign: str, at: Moment) -> int:
+    """How many recipients were in each state at a time: by the last block that had been sealed then.
+
+    The answer stays the same for ever once a later block has been sealed. The server's clock is the one that counts.
+    """
+
+    async def look(interrupts: Interrupts) -> int:
+        async with connected(given.config()) as conn:
+            found = await find_campaign(conn, campaign)
+            then = await read_as_of(conn, found.id, at.at)
+        for warning in moment_notes(at):
+            note(f"note: {warning}")
+        _show_as_of(given, found, at, then)
+        return Exit.OK
+
+    return run(given, look)
+
+
+def _show_as_of(given: Given, found: FoundCampaign, at: Moment, then: AsOf) -> None:
+    if given.json:
+        block = None if then.block_no is None else str(then.block_no)
+        named = {"campaign": {"id": str(found.id), "name": found.name}, "at": write_moment(at.at)}
+        document({**named, "block": block, "sealed_at": write_time(then.sealed_at), "counts": dict(then.counts)})
+        return
+    if then.sealed_at is None:
+        say(f'campaign "{found.name}": nothing had been sealed by {at}')
+        return
+    say(f'campaign "{found.name}" as of {write_moment(then.sealed_at)}, block {then.block_no}')
+    table(("outcome", "recipients"), [(s, number(n)) for s, n in then.counts.items()], right=("recipients",))
+
+
+@audit.command(
     short_help="Compare the tables with the log.",
     example="""
     postledger audit verify
@@ -126,6 +181,8 @@ def _steps(conn: Connection, campaign_id: int) -> AsyncGenerator[tuple[dict[str,
 @click.pass_obj
 def verify(given: Given, campaign: str | None) -> int:
     """Compare the tables with the fold of the log, while traffic runs: one campaign, or everything.
+
+    Events that are in no block yet are counted, and no difference: that is so for a moment after each commit.
 
     Exit code 0: equal. 1: they differ. 2: it cannot be decided.
     """
@@ -149,9 +206,12 @@ def verify(given: Given, campaign: str | None) -> int:
 def _show_verification(given: Given, found: Verification) -> None:
     if given.json:
         document(found.as_json())
-    elif found.equal:
+        return
+    if found.equal:
         say(f"equal: {number(found.checked)} recipients are as the log says")
     else:
         say(f"{number(found.found)} differences in {number(found.total)} recipients")
         rows = [(d.campaign_id, d.delivery_id, d.position, d.expected, d.actual) for d in found.differences[:SHOWN]]
         table(("campaign", "delivery", "position", "expected", "actual"), rows)
+    if found.unsealed:
+        say(f"{number(found.unsealed)} events are in no block yet")

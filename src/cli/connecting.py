@@ -9,6 +9,7 @@ from ..config import Config
 from ..database import Connection, Database, migrate
 from ..database.migrate import check_version, installed_version
 from ..embedded import running
+from ..ledger.sealing import seal_all
 
 
 @asynccontextmanager
@@ -28,11 +29,27 @@ async def opened(config: Config, *, install: bool = False) -> AsyncIterator[Data
     yield database
 
 
+def straight(config: Config, database: Database) -> Database:
+    """The server itself, for what needs a session to itself; `database` may be a pooler."""
+    return database if config.listen is None else Database(config.listen, config.schema)
+
+
 @asynccontextmanager
-async def connected(config: Config) -> AsyncIterator[Connection]:
+async def connected(config: Config, *, install: bool = False) -> AsyncIterator[Connection]:
     """One connection to such a database, for the commands that ask or change a little."""
-    async with opened(config) as database, database.connection(label="cli") as conn:
+    async with opened(config, install=install) as database, database.connection(label="cli") as conn:
         yield conn
+
+
+@asynccontextmanager
+async def appending(config: Config, *, install: bool = False) -> AsyncIterator[Connection]:
+    """The same for commands that change something: what they have appended is in a block when they leave."""
+    async with connected(config, install=install) as conn:
+        try:
+            yield conn
+        finally:
+            if not (conn.is_closed() or conn.is_in_transaction()):
+                await seal_all(conn)
 
 
 async def _prepare(database: Database, *, install: bool) -> None:

@@ -12,12 +12,12 @@ import click
 from attrs import frozen
 
 from ..config import Config, redact
-from ..database import Blocks, Database, fetch_one
+from ..database import Blocks, Database, fetch_one, is_pooled
 from ..database.migrate import check_version, installed_version
 from ..errors import ConfigurationError, PostledgerError, UnavailableError
 from ..ledger import senders
 from ..workers.providers import registry
-from .connecting import opened
+from .connecting import opened, straight
 from .exits import Exit, code_of
 from .options import Command, Given
 from .output import document, say
@@ -27,6 +27,8 @@ sql = Blocks("postledger.cli", "doctor.sql")
 
 OLDEST, NEWEST = 15, 18
 HEARD_WITHIN = 5.0
+QUEUE_FULL = 0.25
+"""Share of the notification queue from which it is worth a word; when it is full, commits that notify fail."""
 PROVIDER_WITHIN = 30.0
 
 
@@ -98,13 +100,14 @@ async def _reached(config: Config) -> AsyncIterator[Database]:
 
 async def _database_checks(config: Config, database: Database, *, with_senders: bool) -> AsyncIterator[Check]:
     """Each needs the ones before it: the first that fails is the last."""
-    listen = database if config.listen is None else Database(config.listen, config.schema)
+    listen = straight(config, database)
     looks: dict[str, Look] = {
         "connection": lambda: _try_connection(database),
         "version": lambda: _try_version(database),
         "encoding": lambda: _try_encoding(database),
         "schema": lambda: _try_schema(database),
         "role": lambda: _try_role(database),
+        "epoch": lambda: _try_epoch(database),
         "notifications": lambda: _try_notifications(database, listen),
     }
     for name, look in looks.items():
@@ -124,6 +127,7 @@ _REMEDIES = {
     "version": f"use PostgreSQL {OLDEST} to {NEWEST}",
     "encoding": "create the database with ENCODING 'UTF8'",
     "schema": "run 'postledger migrate' as the database's owner",
+    "epoch": "if this is the database that sends from now on: 'postledger migrate --new-epoch'",
     "role": "GRANT postledger_app TO the login, and grant nothing on the table events to either",
     "notifications": "behind a pooler name the server's own address with --listen",
     "provider": "correct the sender URL, or the relay",
@@ -176,9 +180,25 @@ async def _try_role(database: Database) -> str:
     return f"{powers['role']} appends to the log and cannot change it"
 
 
+async def _try_epoch(database: Database) -> str:
+    async with database.connection(label="doctor") as conn:
+        foreign = await conn.fetchval(sql.foreign_epoch)
+        epoch = await conn.fetchval(sql.epoch)
+    if foreign is not None:
+        raise ConfigurationError(f"{foreign}: nothing is sealed, and workers refuse to work")
+    return f"epoch {epoch} is this server's own"
+
+
 async def _try_notifications(database: Database, listen: Database) -> str:
     heard = asyncio.Event()
     async with listen.connection(label="doctor listens") as ear, database.connection(label="doctor") as mouth:
+        if is_pooled(ear):
+            raise ConfigurationError("a pooler is in the way: workers look every 2 s, and find a dead one by its lease")
+        full = await ear.fetchval(sql.queue_usage)
+        if full >= QUEUE_FULL:
+            raise ConfigurationError(
+                f"the server's notification queue is {full:.0%} full: end the transaction that a listener has open"
+            )
         channel = await ear.fetchval(sql.channel)
         await ear.add_listener(channel, lambda *_: heard.set())
         await mouth.execute(sql.notify, channel)

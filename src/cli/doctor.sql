@@ -8,8 +8,17 @@ SELECT current_user::text AS role, has_column_privilege('events', 'body', 'INSER
        has_table_privilege('events', 'UPDATE') OR has_any_column_privilege('events', 'UPDATE')
        OR has_table_privilege('events', 'DELETE') OR has_table_privilege('events', 'TRUNCATE') AS changes
 
+-- name: epoch
+SELECT max(epoch) FROM epochs
+
+-- name: foreign_epoch
+SELECT foreign_epoch()
+
 -- name: channel
 SELECT wake_channel() || '_doctor_' || pg_backend_pid()
+
+-- name: queue_usage
+SELECT pg_notification_queue_usage()
 
 -- name: notify
 SELECT pg_notify($1, '')

@@ -9,7 +9,7 @@ from typing import Any
 from ..database import Connection
 from ..events.text import write_moment
 from ..ledger import campaigns
-from ..ledger.campaigns import STATUSES, Campaign
+from ..ledger.campaigns import DEFAULT_SHARE, STATUSES, Campaign
 
 
 async def campaign_document(conn: Connection, campaign_id: int) -> dict[str, Any]:
@@ -24,23 +24,30 @@ def as_document(campaign: Campaign, counts: Mapping[str, int]) -> dict[str, Any]
         "id": str(campaign.id),
         "name": settings.name,
         "kind": settings.kind,
+        "generation": campaign.generation,
         "status": campaign.status,
         "pause": _pause(campaign),
         "version": campaign.version,
         "audience": counts["audience"],
         "counts": {status: counts[status] for status in STATUSES},
         "created_at": moment(campaign.created_at),
+        "scheduled_at": moment(campaign.starts_at),
         "started_at": moment(campaign.started_at),
         "finished_at": moment(campaign.finished_at),
         "subject": campaign.source.subject,
         "from": settings.mail_from,
         "reply_to": settings.reply_to,
+        "list": campaign.list_name,
         "template": campaign.source.hash,
         "sender": {"id": str(settings.sender_id), "name": campaign.sender_name, "url": campaign.sender_url},
         "unknown": settings.unknown,
         "attempts": settings.attempts,
         "give_up": duration_text(settings.give_up),
         "priority": settings.priority,
+        "rate": campaign.rate,
+        "expires": _length(settings.expires),
+        "missed": _length(settings.missed_after),
+        "max_errors": max_errors(settings.max_errors),
     }
 
 
@@ -64,6 +71,16 @@ def duration_text(value: timedelta) -> str:
     seconds = value.total_seconds()
     unit, length = next((size for size in (("h", 3600), ("m", 60)) if seconds % size[1] == 0), ("s", 1))
     return f"{seconds / length:g}{unit}"
+
+
+def _length(value: timedelta | None) -> str | None:
+    return None if value is None else duration_text(value)
+
+
+def max_errors(percent: int | None) -> str | None:
+    """The share of failures that pauses a campaign; None: none does."""
+    share = DEFAULT_SHARE if percent is None else percent
+    return f"{share}%" if share < 100 else None
 
 
 def moment(value: datetime | None) -> str | None:

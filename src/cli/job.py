@@ -12,19 +12,20 @@ from ..config import Config
 from ..database import Connection, Database
 from ..ledger import campaigns, pages, writing
 from ..ledger.audience import staging
-from ..ledger.audience.csv_reader import CsvReader
 from ..ledger.audience.staging import Staged
 from ..ledger.queue import Delivery
+from ..ledger.sealing import seal_all
 from ..ledger.writing import Order, Written
 from ..messages.mime import RenderError
 from ..workers.providers.base import Provider
 from ..workers.worker import WorkerOptions
 from ..workers.writer import Writer
 from . import report
-from .connecting import opened
+from .connecting import opened, straight
 from .documents import campaign_document
 from .exits import Exit
 from .output import document
+from .people import Check, People
 from .progress import Display, reading, writing_down
 from .runner import Interrupts
 from .sending import Ending, send_out
@@ -37,8 +38,8 @@ class Job:
     config: Config
     order: Order
     variables: frozenset[str]
-    people: CsvReader
-    people_name: str
+    people: People
+    check: Check
     provider: Provider
     options: WorkerOptions
     json: bool
@@ -51,18 +52,21 @@ class Job:
         interrupts.advice = "stopped before anything was sent; run the same command again to go on"
         async with opened(self.config, install=not self.dry_run) as database:
             await self._check_provider()
-            async with database.connection(label="send") as conn:
-                staged = await self._stage(conn)
+            async with straight(self.config, database).connection(label="send") as conn:
+                await writing.check_time(conn, self.order)
+                staged = await self._stage(conn, straight(self.config, database))
                 if self.dry_run:
                     return await self._rehearse(conn, staged.import_id)
                 async with writing_down(staged.rows, quiet=self.quiet):
                     written = await self._write(conn, staged.import_id)
-                went_on = await writing.go_on(conn, written.campaign_id)
+                # One that is paused when its hour has come rests on purpose: --at is no word to go on.
+                went_on = self.order.at is None and await writing.go_on(conn, written.campaign_id)
                 shown = await campaign_document(conn, written.campaign_id)
             if not self.json:
                 report.written(shown, written, resumed=went_on)
             await self._renew_statistics(database, written)
-            if self.no_wait or report.nothing_to_do(shown, written):
+            if self.no_wait or shown["status"] == "scheduled" or report.nothing_to_do(shown, written):
+                await self._seal(database)
                 return self._done(shown, written, Exit.OK)
             interrupts.advice = f"stopped; {report.GO_ON}"
             return await self._send(database, written, interrupts)
@@ -75,11 +79,9 @@ class Job:
         finally:
             await self.provider.close()
 
-    async def _stage(self, conn: Connection) -> Staged:
-        async with reading(self.people_name, quiet=self.quiet) as progress:
-            return await staging.stage(
-                conn, campaign_id=None, source=self.people_name, rows=self.people, progress=progress
-            )
+    async def _stage(self, conn: Connection, server: Database) -> Staged:
+        async with reading(self.people.name, quiet=self.quiet) as progress:
+            return await self.people.stage(conn, server, self.check, progress)
 
     async def _write(self, conn: Connection, import_id: int) -> Written:
         try:
@@ -124,14 +126,26 @@ class Job:
     async def _renew_statistics(self, database: Database, written: Written) -> None:
         if written.report.accepted > writing.MANY:
             # The login may own the tables; the role of the app never does.
-            async with database.connection(role=None, label="analyze") as conn:
+            async with straight(self.config, database).connection(role=None, label="analyze") as conn:
                 await writing.analyze(conn)
+
+    async def _seal(self, database: Database) -> None:
+        """No worker of ours does it."""
+        async with database.connection(label="seal") as conn:
+            await seal_all(conn)
 
     async def _send(self, database: Database, written: Written, interrupts: Interrupts) -> int:
         display = Display(quiet=self.quiet)
         options = evolve(self.options, only=written.campaign_id)
         async with display.sending():
-            ending = await send_out(database, written.campaign_id, options, interrupts=interrupts, display=display)
+            ending = await send_out(
+                database,
+                written.campaign_id,
+                options,
+                listen=straight(self.config, database),
+                interrupts=interrupts,
+                display=display,
+            )
         async with database.connection(label="send") as conn:
             shown = await campaign_document(conn, written.campaign_id)
         return self._done(shown, written, ending.code, ending)

@@ -8,10 +8,11 @@ from pathlib import Path
 from attrs import frozen
 
 from ..errors import DataError, UsageError
-from ..ledger.audience.csv_reader import CsvReader
+from ..ledger.audience.header import Columns
 from ..ledger.campaigns import Source
 from ..messages.addresses import CONTROLS
 from ..messages.checklist import Draft, Problem, check, required_variables
+from ..messages.letter import Kind
 
 NAME_LIMIT = 200
 
@@ -26,7 +27,9 @@ class Letter:
     warnings: tuple[str, ...]
 
 
-def read_letter(subject: str, mail_from: str, html: str, text: str | None, *, base_url: str | None) -> Letter:
+def read_letter(
+    subject: str, mail_from: str, html: str, text: str | None, *, base_url: str | None, kind: Kind = "bulk"
+) -> Letter:
     """`html` and `text` are paths. Raises DataError with all that is wrong, in one line."""
     draft = Draft(
         subject=_utf8("--subject", subject),
@@ -35,7 +38,7 @@ def read_letter(subject: str, mail_from: str, html: str, text: str | None, *, ba
         text=None if text is None else _read(text),
     )
     files = {"subject": "--subject", "from": "--from", "html": html, "text": text or ""}
-    problems = check(draft, kind="bulk", base_url=base_url)
+    problems = check(draft, kind=kind, base_url=base_url)
     if errors := [problem for problem in problems if problem.severity == "error"]:
         raise DataError(" | ".join(_worded(problem, files) for problem in errors))
     return Letter(
@@ -46,9 +49,8 @@ def read_letter(subject: str, mail_from: str, html: str, text: str | None, *, ba
     )
 
 
-def check_columns(letter: Letter, people: CsvReader, name: str) -> None:
-    """Raises DataError for what the letter needs and no column of the file gives."""
-    columns = people.columns
+def check_columns(letter: Letter, columns: Columns, name: str) -> None:
+    """Raises DataError for what the letter needs and no column of `name` gives."""
     there = {*columns.data, *(["name"] if columns.name is not None else [])}
     missing = sorted(letter.variables - there)
     if missing:

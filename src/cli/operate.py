@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import click
 import structlog
 
-from ..config import Config
+from ..database import Database, begin_epoch, foreign_epoch, prepare_login
 from ..database import migrate as install
 from ..embedded import running
 from ..workers.loops import first_of
 from ..workers.worker import Worker, WorkerOptions
-from .connecting import opened
+from .connecting import opened, straight
 from .exits import Exit
 from .options import Command, Given, duration
-from .output import document, say
+from .output import document, note, say
 from .runner import Interrupts, run
 
 log = structlog.get_logger(__name__)
@@ -36,7 +38,7 @@ YEARS = 1e9
 @click.option(
     "--grace", type=duration(), default="30s", metavar="TIME", show_default=True, help="For sends under way at the end."
 )
-@click.option("--until-idle", is_flag=True, help="End when nothing is left to do, now or later.")
+@click.option("--until-idle", is_flag=True, help="End when nothing is left to do but what is scheduled or paused.")
 @click.pass_obj
 def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool) -> int:
     """Send what is due, for all campaigns, until SIGTERM or Ctrl-C.
@@ -49,7 +51,7 @@ def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool) -> 
 
     async def serve(interrupts: Interrupts) -> int:
         async with opened(config) as database:
-            worker = Worker(database, options)
+            worker = Worker(database, options, listen=straight(config, database))
             await worker.open()
             with interrupts.gently():
                 await _work(worker, interrupts, until_idle=until_idle)
@@ -77,30 +79,54 @@ async def _work(worker: Worker, interrupts: Interrupts, *, until_idle: bool) -> 
     cls=Command,
     example="""
     postledger migrate --database postgresql://owner@db.example/shop
+    postledger migrate --login mailer      so that this login works through a pooler
     """,
 )
+@click.option(
+    "--login",
+    "logins",
+    metavar="NAME",
+    multiple=True,
+    help="A login for a pooler: what that would refuse at start-up becomes the login's own setting. May be repeated.",
+)
+@click.option(
+    "--new-epoch",
+    is_flag=True,
+    help="After a restore from a dump, or another way to a new server: this is the database that sends from now on.",
+)
 @click.pass_obj
-def migrate(given: Given) -> int:
-    """Bring the database to the schema of this version. Repeatable.
+def migrate(given: Given, logins: tuple[str, ...], new_epoch: bool) -> int:
+    """Bring the database to the schema of this version. Repeatable, also while workers run.
 
     Run it as the database's owner, who may create roles: everything else works as the role postledger_app, which cannot
-    change the log.
+    change the log. Workers of an older version end in order when the schema has changed.
     """
     config = given.config()
 
     async def bring(interrupts: Interrupts) -> int:
-        version = await _installed(config)
-        if given.json:
-            document({"schema": config.schema, "version": version})
+        if config.database is not None:
+            shown = await _bring(config.database, config.schema, logins, new_epoch=new_epoch)
         else:
-            say(f"schema {config.schema} is at version {version}")
+            async with running(config.data) as dsn:
+                shown = await _bring(dsn, config.schema, logins, new_epoch=new_epoch)
+        if given.json:
+            document(shown)
+        else:
+            say(f"schema {shown['schema']} is at version {shown['version']}")
+        if "foreign" in shown:
+            note(f"note: {shown['foreign']}; if it sends from now on: postledger migrate --new-epoch")
         return Exit.OK
 
     return run(given, bring)
 
 
-async def _installed(config: Config) -> int:
-    if config.database is not None:
-        return await install(config.database, schema=config.schema)
-    async with running(config.data) as dsn:
-        return await install(dsn, schema=config.schema)
+async def _bring(dsn: str, schema: str, logins: Sequence[str], *, new_epoch: bool) -> dict[str, Any]:
+    version = await install(dsn, schema=schema)
+    for login in logins:
+        await prepare_login(Database(dsn, schema), login)
+    foreign = await foreign_epoch(dsn, schema=schema)
+    if new_epoch and foreign is not None:
+        await begin_epoch(dsn, schema=schema)
+        foreign = None
+    shown = {"schema": schema, "version": version}
+    return shown if foreign is None else shown | {"foreign": foreign}

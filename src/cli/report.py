@@ -18,8 +18,34 @@ def written(shown: Mapping[str, Any], written: Written, *, resumed: bool) -> Non
     say(written.report.to_text())
     if resumed:
         say("it was paused: resumed")
+    if shown["rate"] is not None:
+        say(f"at most {shown['rate']}, with all else that goes out through {shown['sender']['url']}")
+    if shown["status"] == "scheduled":
+        say(f"it starts at {clock_time(shown['scheduled_at'])}; {held(shown)}")
+        note("nothing is sent before; then 'postledger work' has to be running")
+    elif shown["status"] == "paused":
+        note(f"it is {paused(shown)}: 'postledger campaign resume {shown['id']}' goes on with it")
     if nothing_to_do(shown, written):
         say("it is completed already, and nobody is new: nothing to send (another --name sends it again)")
+
+
+def held(shown: Mapping[str, Any]) -> str:
+    """What becomes of a start that is missed."""
+    return (
+        "however late" if shown["missed"] is None else f"if that is missed by more than {shown['missed']}, it is held"
+    )
+
+
+def paused(shown: Mapping[str, Any]) -> str:
+    """Why, and until when."""
+    pause = shown["pause"]
+    until = f", until {clock_time(pause['resume_at'])}" if pause["resume_at"] else ""
+    return f"paused ({pause['reason']}{until})"
+
+
+def clock_time(moment: str) -> str:
+    """As JSON has it, without a fraction that is zero."""
+    return moment.replace(".000000Z", "Z")
 
 
 def nothing_to_do(shown: Mapping[str, Any], written: Written) -> bool:
@@ -33,7 +59,8 @@ def ended(shown: Mapping[str, Any], *, stopped: bool) -> None:
     rows = [(status, number(counts[status])) for status in STATUSES if counts[status] or status == "sent"]
     table(("outcome", "recipients"), [*rows, ("all", number(shown["audience"]))], right=("recipients",))
     if shown["status"] == "paused":
-        note(f"the campaign is paused ({shown['pause']['reason']}); {GO_ON}")
+        by_itself = "where 'postledger work' runs it goes on by itself then; " if shown["pause"]["resume_at"] else ""
+        note(f"the campaign is {paused(shown)}; {by_itself}{GO_ON}")
     elif stopped and shown["status"] == "sending":
         note(f"stopped before the end; {GO_ON}")
     if counts["failed"] or counts["unknown"]:

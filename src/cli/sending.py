@@ -55,11 +55,17 @@ class Ending:
 
 
 async def send_out(
-    database: Database, campaign_id: int, options: WorkerOptions, *, interrupts: Interrupts, display: Display
+    database: Database,
+    campaign_id: int,
+    options: WorkerOptions,
+    *,
+    listen: Database,
+    interrupts: Interrupts,
+    display: Display,
 ) -> Ending:
     """Raises UnavailableError when the database stays away."""
     with interrupts.gently():
-        worker = Worker(database, options, on_settled=display.settled)
+        worker = Worker(database, options, listen=listen, on_settled=display.settled)
         await worker.open()
         working = asyncio.ensure_future(worker.run())
         try:

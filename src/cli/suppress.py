@@ -7,7 +7,7 @@ import click
 from ..errors import DataError
 from ..ledger import operating
 from ..messages.addresses import CONTROLS, InvalidAddress, normalise
-from .connecting import connected
+from .connecting import appending
 from .exits import Exit
 from .options import Command, Given
 from .output import document, say
@@ -34,7 +34,7 @@ def suppress(given: Given, address: str, reason: str) -> int:
     _check(address, reason)
 
     async def keep(interrupts: Interrupts) -> int:
-        async with connected(given.config()) as conn:
+        async with appending(given.config()) as conn:
             kept = await operating.suppress(conn, address, reason)
         if given.json:
             document({"address_hash": kept.address_hash.hex(), "reason": kept.reason})

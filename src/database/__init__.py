@@ -3,7 +3,9 @@
 from .blocks import Blocks
 from .connect import Connection, Database, close, fetch_one, process_label
 from .errors import GONE, first_line, translate, translated
-from .migrate import SCHEMA_VERSION, migrate
+from .logins import prepare_login
+from .migrate import SCHEMA_VERSION, begin_epoch, foreign_epoch, migrate
+from .pooler import cursor, is_pooled
 
 __all__ = [
     "GONE",
@@ -11,10 +13,15 @@ __all__ = [
     "Blocks",
     "Connection",
     "Database",
+    "begin_epoch",
     "close",
+    "cursor",
     "fetch_one",
     "first_line",
+    "foreign_epoch",
+    "is_pooled",
     "migrate",
+    "prepare_login",
     "process_label",
     "translate",
     "translated",

@@ -10,9 +10,12 @@ from typing import Any
 
 import asyncpg
 import orjson
-from attrs import frozen
+from attrs import define, field, frozen
 
+from ..config import redact
+from ..errors import ConfigurationError
 from .errors import GONE, translated
+from .pooler import PooledConnection, check_login, stands_between
 
 APP_ROLE = "postledger_app"
 
@@ -37,19 +40,32 @@ async def _prepare(conn: Connection) -> None:
     await conn.set_type_codec("jsonb", schema="pg_catalog", encoder=_encode_json, decoder=_decode_json, format="binary")
 
 
+def search_path(schema: str) -> str:
+    """The setting that makes the schema ours; whatever a temporary table is called, it comes last."""
+    return f"{quote_identifier(schema)}, pg_temp"
+
+
+@define
+class _Way:
+    """What the last connection found on its way to the server; the next one need not find out again."""
+
+    pooled: bool = False
+
+
 @frozen
 class Database:
     """Where the database is and as whom we use it; makes connections."""
 
     dsn: str
     schema: str = "postledger"
+    _way: _Way = field(factory=_Way, init=False, eq=False, repr=False)
 
     def _settings(self, role: str | None, keepalive: bool, label: str) -> dict[str, str]:
         settings = {
-            "application_name": f"postledger {label}".strip(),
-            "search_path": f"{quote_identifier(self.schema)}, pg_temp",
+            **_greeting(label),
+            "search_path": search_path(self.schema),
             "default_transaction_isolation": "read committed",
-            "timezone": "UTC",
+            "jit": "off",
         }
         if role is not None:
             settings["role"] = role
@@ -68,21 +84,60 @@ class Database:
         role: str | None = APP_ROLE,
         label: str = "",
         keepalive: bool = False,
+        direct: bool = False,
+        own: bool = False,
         timeout: float = 10.0,
         command_timeout: float | None = None,
     ) -> Connection:
-        """A plain connection. `role` None stays the login role (migrations).
+        """A plain connection. `role` None stays the login role (migrations); `own`: with the settings that the login
+        has anyway, search_path and role among them, for what its own SQL says.
 
-        Raises UnavailableError or ConfigurationError, in one line that names what and the remedy.
+        Behind a pooler that is a PooledConnection; `direct` refuses that. Raises UnavailableError or
+        ConfigurationError, in one line that names what and the remedy.
         """
+        options = {"timeout": timeout, "command_timeout": command_timeout}
         with translated(self.dsn):
-            conn: Connection = await asyncpg.connect(
-                self.dsn,
-                timeout=timeout,
-                command_timeout=command_timeout,
-                server_settings=self._settings(role, keepalive, label),
-            )
-            await _prepare(conn)
+            conn = None
+            if direct or not self._way.pooled:
+                settings = _named(label) if own else self._settings(role, keepalive, label)
+                conn = await self._straight(settings, options)
+            if conn is None and direct:
+                raise ConfigurationError(
+                    f"database {redact(self.dsn)} is behind a pooler: name the server itself with --database for this"
+                )
+            return conn or await self._pooled(role, label, options)
+
+    async def _straight(self, settings: dict[str, str], options: dict[str, Any]) -> Connection | None:
+        """With all settings; None where a pooler is in the way, which refuses them, or takes them and forgets them."""
+        try:
+            conn: Connection = await asyncpg.connect(self.dsn, server_settings=settings, **options)
+        except asyncpg.ProtocolViolationError:
+            self._way.pooled = True
+            return None
+        async with _or_dropped(conn):
+            self._way.pooled = await stands_between(conn)
+            if not self._way.pooled:
+                await _prepare(conn)
+                return conn
+        await close(conn)
+        return None
+
+    async def _pooled(self, role: str | None, label: str, options: dict[str, Any]) -> Connection:
+        """With the settings that any pooler passes on; the others are the login's own."""
+        conn: Connection = await asyncpg.connect(
+            self.dsn,
+            server_settings=_greeting(label),
+            connection_class=PooledConnection,
+            statement_cache_size=0,
+            **options,
+        )
+        try:
+            async with _or_dropped(conn):
+                await check_login(conn, self.dsn, self.schema, role)
+                await _prepare(conn)
+        except ConfigurationError:
+            self._way.pooled = False  # perhaps the pooler has gone; then the straight way is open
+            raise
         return conn
 
     @asynccontextmanager
@@ -94,6 +149,24 @@ class Database:
                 yield conn
         finally:
             await close(conn)
+
+
+def _greeting(label: str) -> dict[str, str]:
+    return {**_named(label), "timezone": "UTC"}
+
+
+def _named(label: str) -> dict[str, str]:
+    return {"application_name": f"postledger {label}".strip()}
+
+
+@asynccontextmanager
+async def _or_dropped(conn: Connection) -> AsyncIterator[None]:
+    """A connection that cannot be made ready is not left behind."""
+    try:
+        yield
+    except BaseException:
+        conn.terminate()
+        raise
 
 
 async def close(conn: Connection | None) -> None:

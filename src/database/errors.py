@@ -27,6 +27,7 @@ _OURS: dict[str, type[PostledgerError]] = {
     "PL006": ConflictError,
     "PL007": UnavailableError,
     "PL009": ConflictError,
+    "PL010": ConfigurationError,
 }
 
 # Connection lost, server shutting down or starting up, out of connections, out of disk: the server, not the request.
@@ -38,6 +39,7 @@ GONE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.InternalServerError,  # an upgrade has taken a function away from under a call
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.QueryCanceledError,
     asyncpg.IdleInTransactionSessionTimeoutError,
@@ -78,6 +80,15 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
             )
         case asyncpg.ClientConfigurationError():
             return ConfigurationError(f"database URL {where} is not usable: {first_line(error)}")
+        case asyncpg.ReadOnlySQLTransactionError():
+            return UnavailableError(
+                f"database {where} is read-only ({first_line(error)}): name the primary, not a standby"
+            )
+        case asyncpg.TooManyConnectionsError():
+            return UnavailableError(
+                f"database {where} has no connection left for us ({first_line(error)}): end what is idle, or "
+                "raise max_connections"
+            )
         case _ if isinstance(error, GONE):
             return UnavailableError(
                 f"database {where} cannot be used ({first_line(error)}): is the server up, and --database right?"

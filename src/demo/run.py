@@ -77,7 +77,7 @@ async def _find(database: Database, name: str, cast: Cast, receiver: Receiver) -
     copies = receiver.copies()
     async with database.connection(label="demo") as conn:
         campaign = await find_campaign(conn, name)
-        who = await find_recipient(conn, campaign.id, cast.interesting.key)
+        who = await find_recipient(conn, campaign, cast.interesting.key)
         return Findings(
             campaign_id=campaign.id,
             campaign=name,

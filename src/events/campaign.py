@@ -31,7 +31,10 @@ class _Campaign(Event):
 
 @frozen
 class Drafted(_Campaign):
-    """The campaign was written down; `template` is a content hash, `give_up` in seconds."""
+    """The campaign was written down; `template` is a content hash.
+
+    `give_up`, `expires` and `missed_after` are seconds, `max_errors` percent.
+    """
 
     type: ClassVar[str] = "Drafted"
     name: str
@@ -43,6 +46,10 @@ class Drafted(_Campaign):
     attempts: int | None = None
     give_up: int | None = None
     priority: int | None = None
+    list: str | None = None
+    expires: int | None = None
+    missed_after: int | None = None
+    max_errors: int | None = None
 
 
 @frozen
@@ -60,6 +67,10 @@ class Changed(_Campaign):
     attempts: int | None = None
     give_up: int | None = None
     priority: int | None = None
+    list: str | None = None
+    expires: int | None = None
+    missed_after: int | None = None
+    max_errors: int | None = None
 
 
 @frozen
@@ -88,9 +99,10 @@ class Unscheduled(_Campaign):
 
 @frozen
 class Started(_Campaign):
-    """Its mails may leave."""
+    """Its mails may leave; `by` is `schedule` where nobody said so just now."""
 
     type: ClassVar[str] = "Started"
+    by: str | None = None
 
 
 @frozen
@@ -104,9 +116,10 @@ class Paused(_Campaign):
 
 @frozen
 class Resumed(_Campaign):
-    """Its mails may leave again."""
+    """Its mails may leave again; `by` as in Started."""
 
     type: ClassVar[str] = "Resumed"
+    by: str | None = None
 
 
 @frozen

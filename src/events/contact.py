@@ -21,10 +21,11 @@ class ContactAdded(_Contact):
 
 @frozen
 class Subscribed(_Contact):
-    """It joined a list."""
+    """It joined a list; `source` is the import, or who said that the person wants to."""
 
     type: ClassVar[str] = "Subscribed"
     list: str
+    source: str | None = None
 
 
 @frozen

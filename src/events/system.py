@@ -39,10 +39,11 @@ class KeyRevoked(_System):
 
 @frozen
 class SenderChanged(_System):
-    """A sender was made, or its settings changed."""
+    """A sender was made, or its settings changed: `rate` as in 100/s, or `off`."""
 
     type: ClassVar[str] = "SenderChanged"
     sender: str
+    rate: str | None = None
 
 
 @frozen

@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from ..database import Blocks, Connection
 from ..errors import NotFoundError
 
 sql = Blocks("postledger.ledger", "campaigns.sql")
+
+MISSED_AFTER = timedelta(hours=4)
+"""A start that comes later than this is held: long enough for an outage that somebody mends, too short for a restored
+backup, or a worker that nobody had started, to mail at an hour that nobody chose."""
+
+DEFAULT_SHARE = 50
+"""Percent of failures above which a campaign pauses that says nothing of it."""
 
 STATUSES = ("pending", "sending", "sent", "failed", "skipped", "cancelled", "unknown")
 
@@ -49,6 +56,12 @@ class Settings:
     max_deferred: int | None = None
     give_up: timedelta = timedelta(hours=24)
     priority: int = 0
+    list_id: int | None = None
+    expires: timedelta | None = None
+    missed_after: timedelta | None = MISSED_AFTER
+    """None: a start that was missed is made up for, however late."""
+    max_errors: int | None = None
+    """Percent of failures above which it pauses; None: the default, 100: never."""
 
 
 @frozen
@@ -56,6 +69,7 @@ class Campaign:
     """A campaign's row, with its letter and its sender."""
 
     id: int
+    generation: int
     status: str
     version: int
     pause_reason: str | None
@@ -66,7 +80,12 @@ class Campaign:
     """The key of the letter in `templates`."""
     sender_name: str
     sender_url: str
+    rate: str | None
+    """The sender's, as in 100/s: all campaigns through it share it."""
+    list_name: str | None
     created_at: datetime
+    starts_at: datetime | None
+    """The moment it was scheduled for."""
     started_at: datetime | None
     finished_at: datetime | None
 
@@ -76,16 +95,13 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
     row = await conn.fetchrow(sql.by_id, campaign_id)
     if row is None:
         raise NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
-    names = ("name", "mail_from", "sender_id", "reply_to", "kind", "unknown", "attempts", "max_deferred", "give_up")
     return Campaign(
-        settings=Settings(**{name: row[name] for name in (*names, "priority")}),
+        settings=Settings(**{attribute.name: row[attribute.name] for attribute in fields(Settings)}),
         source=Source(row["subject"], row["html"], row["text"]),
         **{
-            name: row[name]
-            for name in (
-                *("id", "status", "version", "pause_reason", "resume_at", "template", "sender_name", "sender_url"),
-                *("created_at", "started_at", "finished_at"),
-            )
+            attribute.name: row[attribute.name]
+            for attribute in fields(Campaign)
+            if attribute.name not in ("settings", "source")
         },
     )
 
@@ -116,17 +132,21 @@ async def draft(conn: Connection, settings: Settings, source: Source) -> int:
         settings.unknown,
         settings.attempts,
         settings.max_deferred,
-        settings.give_up,
+        _seconds(settings.give_up),
         settings.priority,
+        _seconds(settings.expires),
+        _seconds(settings.missed_after),
+        settings.max_errors,
+        settings.list_id,
     )
     return campaign_id
 
 
 async def redraft(
-    conn: Connection, campaign_id: int, settings: Settings, source: Source, fields: Sequence[str]
+    conn: Connection, campaign_id: int, settings: Settings, source: Source, changed: Sequence[str]
 ) -> None:
-    """Another letter or other settings for a campaign that has not started."""
-    await change(conn, campaign_id, "Changed", {"fields": list(fields), "template": source.hash})
+    """Another letter or other settings for a campaign that has not started; `changed` names what differs."""
+    await change(conn, campaign_id, "Changed", _changed(settings, source, changed))
     await conn.execute(sql.keep_template, source.hash, source.subject, source.html, source.text)
     await conn.execute(
         sql.redraft,
@@ -138,9 +158,44 @@ async def redraft(
         settings.unknown,
         settings.attempts,
         settings.max_deferred,
-        settings.give_up,
+        _seconds(settings.give_up),
         settings.priority,
+        _seconds(settings.expires),
+        _seconds(settings.missed_after),
+        settings.max_errors,
+        settings.list_id,
     )
+
+
+def _seconds(value: timedelta | None) -> float | None:
+    return None if value is None else value.total_seconds()
+
+
+def _changed(settings: Settings, source: Source, changed: Sequence[str]) -> dict[str, Any]:
+    """The body of Changed: the fields' names, and the values of those that the log may hold."""
+    names = [_IN_EVENT.get(name, name) for name in changed]
+    values = {
+        "sender": str(settings.sender_id),
+        "template": source.hash,
+        "list": None if settings.list_id is None else str(settings.list_id),
+        **{name: getattr(settings, name) for name in ("unknown", "attempts", "priority", "max_errors")},
+        **{
+            name: None if value is None else round(value.total_seconds())
+            for name in ("give_up", "expires", "missed_after")
+            for value in (getattr(settings, name),)
+        },
+    }
+    given = {name: values[name] for name in names if values.get(name) is not None}
+    return {"fields": list(dict.fromkeys(names)), **given}
+
+
+_IN_EVENT = {
+    "sender_id": "sender",
+    "list_id": "list",
+    "subject": "template",
+    "html": "template",
+    "text": "template",
+}
 
 
 async def change(
@@ -162,10 +217,16 @@ def differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
     """The names of the fields in which a campaign differs from what is asked for now."""
     found = [
         name
-        for name in ("mail_from", "reply_to", "sender_id", "kind", "unknown")
+        for name in ("mail_from", "reply_to", "sender_id", "kind", "list_id", "unknown")
         if getattr(old.settings, name) != getattr(settings, name)
     ]
     return found + [name for name in ("subject", "html", "text") if getattr(old.source, name) != getattr(source, name)]
+
+
+async def pause(conn: Connection, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> int:
+    """Paused until somebody resumes it, or for so long by the database's clock. Raises PL004 in other states."""
+    version: int = await conn.fetchval(sql.pause, campaign_id, reason, resume_in)
+    return version
 
 
 async def secret(conn: Connection, name: str) -> bytes:

@@ -1,9 +1,11 @@
 -- name: by_id
 -- A campaign with its letter and sender; the password stands apart.
-SELECT c.id, c.name, c.kind, c.status::text, c.version, c.pause_reason, c.resume_at, c.unknown, c.attempts, c.max_deferred,
-       c.give_up, c.priority, c.mail_from, c.reply_to, c.template, c.sender_id, c.created_at, c.started_at, c.finished_at,
-       t.subject, t.html, t.text, s.name AS sender_name, s.url AS sender_url
-FROM campaigns c JOIN templates t ON t.hash = c.template JOIN senders s ON s.id = c.sender_id
+SELECT c.id, c.name, c.generation, c.kind, c.status::text, c.version, c.pause_reason, c.resume_at, c.unknown, c.attempts, c.max_deferred,
+       c.give_up, c.priority, c.list_id, c.expires, c.missed_after, c.max_errors, c.mail_from, c.reply_to, c.template, c.sender_id,
+       c.created_at, c.starts_at, c.started_at, c.finished_at,
+       t.subject, t.html, t.text, s.name AS sender_name, s.url AS sender_url, rate_text(s.rate_count, s.rate_per) AS rate,
+       l.name AS list_name
+FROM campaigns c JOIN templates t ON t.hash = c.template JOIN senders s ON s.id = c.sender_id LEFT JOIN lists l ON l.id = c.list_id
 WHERE c.id = $1
 
 -- name: newest_named
@@ -28,20 +30,30 @@ INSERT INTO senders (name, url, secret) VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET secret = excluded.secret
 RETURNING id
 
+-- name: set_rate
+SELECT set_rate($1, $2, $3)
+
 -- name: sender_secret
 SELECT url, secret FROM senders WHERE id = $1
 
 -- name: draft
-SELECT draft_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+-- Lengths of time in seconds alone: a day has 24 hours, whatever the clocks of the session's zone do.
+SELECT draft_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, make_interval(secs => $10), $11, $15, make_interval(secs => $12),
+                      make_interval(secs => $13), $14)
 
 -- name: redraft
 -- A letter may change until the campaign starts; change_campaign records it.
 UPDATE campaigns SET template = $2, sender_id = $3, mail_from = $4, reply_to = $5, unknown = $6, attempts = $7, max_deferred = $8,
-    give_up = $9, priority = $10
+    give_up = make_interval(secs => $9), priority = $10, expires = make_interval(secs => $11),
+    missed_after = make_interval(secs => $12), max_errors = $13, list_id = $14
 WHERE id = $1
 
 -- name: change
 SELECT change_campaign($1, $2, $3, $4)
+
+-- name: pause
+-- Until somebody resumes it, or until $3 from now.
+SELECT pause_campaign($1, $2, $3)
 
 -- name: requeue
 SELECT requeue($1, $2, $3, $4)

@@ -1,4 +1,4 @@
-"""What an operator does to campaigns and addresses: pause, resume, cancel, retry, suppress."""
+"""What an operator does to campaigns and addresses: resume, cancel, retry, suppress."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ from . import campaigns, queue
 
 sql = Blocks("postledger.ledger", "operating.sql")
 
-Command: TypeAlias = Literal["pause", "resume", "cancel"]
+Command: TypeAlias = Literal["resume", "cancel"]
 
 OPERATOR = "operator"
 
-_EVENTS: dict[Command, tuple[str, dict[str, str]]] = {
-    "pause": ("Paused", {"reason": OPERATOR}),
-    "resume": ("Resumed", {}),
-    "cancel": ("Cancelled", {}),
-}
+_EVENTS: dict[Command, str] = {"resume": "Resumed", "cancel": "Cancelled"}
 # A campaign that is so already needs no event.
-_WISHED: dict[Command, str] = {"pause": "paused", "resume": "sending", "cancel": "cancelled"}
+_WISHED: dict[Command, str] = {"resume": "sending", "cancel": "cancelled"}
 
 SWEEP = 1000
 """Waiting rows of a cancelled campaign that one call turns into cancelled ones."""
@@ -48,20 +44,25 @@ async def command(conn: Connection, campaign_id: int, wish: Command) -> bool:
 
     When this has answered no provider call begins on an older permission, but what is under way ends.
     """
-    event, body = _EVENTS[wish]
+    event = _EVENTS[wish]
     while (campaign := await campaigns.read(conn, campaign_id)).status != _WISHED[wish]:
         try:
-            await campaigns.change(conn, campaign_id, event, body, campaign.version)
+            await campaigns.change(conn, campaign_id, event, expected=campaign.version)
         except asyncpg.PostgresError as error:
             if error.sqlstate == "PL005":
                 continue  # it has changed since we looked
             if error.sqlstate != "PL004":
                 raise
             raise ConflictError(
-                f'campaign "{campaign.settings.name}" is {campaign.status}: it cannot be {_EVENTS[wish][0].lower()}'
+                f'campaign "{campaign.settings.name}" is {campaign.status}: it cannot be {event.lower()}'
             ) from error
         return True
     return False
+
+
+async def open_generations(conn: Connection, generations: Sequence[int]) -> list[int]:
+    """Which of these campaigns have not ended, or have rows to be swept, in the same order."""
+    return [row["id"] for row in await conn.fetch(sql.open_generations, list(generations))]
 
 
 async def sweep(conn: Connection, campaign_id: int) -> int:

@@ -67,9 +67,11 @@ class Settled:
 
 @frozen
 class Work:
-    """What there is to do: campaigns in serving order, and until when one may sleep if there is nothing.
+    """What there is to do, and until when one may sleep if there is nothing.
 
     `cancelled` ones have rows that only need to be told; `finishable` may be at their end; `watch`: others hold claims.
+    `priorities` and `rates` ("100/s", or None) are those of `campaigns`, one each; `waking` are to start or resume now,
+    the next one is after `wake_in`. `unsealed`: somebody has appended and not seen to it that it is sealed.
     """
 
     campaigns: Sequence[int]
@@ -77,6 +79,24 @@ class Work:
     due_in: timedelta | None
     finishable: Sequence[int]
     watch: bool
+    priorities: Sequence[int] = ()
+    rates: Sequence[str | None] = ()
+    waking: Sequence[int] = ()
+    wake_in: timedelta | None = None
+    unsealed: bool = False
+
+
+@frozen
+class Lease:
+    """A piece of a sender's time: `granted` mails, one each `each` seconds, from `starts_in` seconds on.
+
+    Nothing granted: ask again after `retry_in`. `each` None: the sender has no rate.
+    """
+
+    granted: int | None
+    each: float | None
+    starts_in: float | None
+    retry_in: timedelta | None
 
 
 @frozen
@@ -95,6 +115,11 @@ async def next_work(conn: Connection, worker: int, only: int | None, *, timeout:
     """Which campaigns have due rows; `only` limits the answer to one campaign."""
     row = await fetch_one(conn, sql.next_work, worker, only, timeout=timeout)
     return Work(*row)
+
+
+async def lease_tokens(conn: Connection, sender: int, how_long: timedelta, *, timeout: float) -> Lease:
+    """The next piece of a sender's time, at most so long."""
+    return Lease(*await fetch_one(conn, sql.lease_tokens, sender, how_long, timeout=timeout))
 
 
 async def claim(

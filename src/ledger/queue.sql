@@ -18,7 +18,13 @@ SELECT wake_channel() AS everybody, wake_channel($1) AS own
 SELECT pg_notify($1, '')
 
 -- name: next_work
-SELECT campaigns, cancelled, due_in, finishable, watch FROM next_work($1, $2)
+SELECT campaigns, cancelled, due_in, finishable, watch, priorities, rates, waking, wake_in, unsealed() AS unsealed FROM next_work($1, $2)
+
+-- name: wake_campaign
+SELECT wake_campaign($1)
+
+-- name: lease_tokens
+SELECT granted, each, starts_in, retry_in FROM lease_tokens($1, $2)
 
 -- name: claim
 SELECT busy, due_in, skipped, cancelled, delivery_ids, versions, attempts, ages, keys, emails, names, data
@@ -40,8 +46,9 @@ SELECT coalesce(sum(release_claim(claim_id, $1)), 0)::bigint FROM claims WHERE w
 -- name: wake
 SELECT wake()
 
--- name: finish
-SELECT finish_campaign($1)
+-- name: try_finish
+-- For a worker, who must not wait while somebody adds people: SQLSTATE 55P03 says that the lock was not to be had.
+SELECT finish_campaign($1) FROM (SELECT set_config('lock_timeout', '20ms', true)) AS not_long
 
 -- name: try_watch
 SELECT locked, watched, needed FROM try_watch($1)

@@ -3,11 +3,6 @@
 -- through one sender wait for each other's people.
 SELECT id FROM senders WHERE name = $1 AND secret IS NOT DISTINCT FROM $2
 
--- name: lock_draft
--- A campaign that is about to start, alone for this transaction. First the lock of imports, then its own: the order in
--- which enqueue_import takes them. (A shared lock made exclusive afterwards could meet `requeue` in a deadlock.)
-SELECT pg_advisory_xact_lock(lock_key('enqueue', $1)), pg_advisory_xact_lock(lock_key('campaign', $1))
-
 -- name: never_given
 -- Which of these variables no recipient of the campaign has; `name` is the recipient's own, all others are merge data. In
 -- the order of the key, so that the planner walks this campaign by its index and stops at the first who has it.

@@ -1,14 +1,23 @@
-"""Contacts' streams against their rows and suppressions."""
+"""Contacts' streams against their rows, suppressions and lists."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ..database import Blocks, Connection
 from ..events.fold import IllegalTransition, VersionGap
-from ..events.text import write_moment
-from ..events.types import ContactAdded, Recorded, StreamKind, Suppressed, Unsuppressed
+from ..events.text import read_moment, write_moment
+from ..events.types import (
+    ContactAdded,
+    ContactUnsubscribed,
+    Erased,
+    Recorded,
+    StreamKind,
+    Subscribed,
+    Suppressed,
+    Unsuppressed,
+)
 from .differences import Difference
 from .records import Row
 from .shapes import shapes
@@ -28,11 +37,21 @@ class Suppression:
 
 
 @frozen
+class Subscription:
+    """Whether somebody is on a list, and since when that is so."""
+
+    subscribed: bool
+    at: datetime
+
+
+@frozen
 class ContactState:
-    """The row of `contacts`, and that of `suppressions` where there is one."""
+    """The row of `contacts`, that of `suppressions` where there is one, and those of `subscriptions` by list."""
 
     version: int
     suppression: Suppression | None = None
+    lists: Mapping[str, Subscription] = field(factory=dict)
+    erased_at: datetime | None = None
 
 
 async def contacts(conn: Connection) -> AsyncIterator[Difference]:
@@ -58,20 +77,33 @@ def _after(state: ContactState | None, recorded: Recorded) -> ContactState:
             return evolve(now, suppression=Suppression(event.reason, event.source, recorded.at))
         case Unsuppressed():
             return evolve(now, suppression=None)
+        case Subscribed() | ContactUnsubscribed():
+            subscription = Subscription(isinstance(event, Subscribed), recorded.at)
+            return evolve(now, lists={**now.lists, event.list: subscription})
+        case Erased():
+            return evolve(now, erased_at=recorded.at)
         case _:
             return now
 
 
 def _row_words(row: Row) -> str:
     suppression = row["reason"] and Suppression(row["reason"], row["source"], row["created_at"])
-    words = _words(None if row["version"] is None else ContactState(row["version"], suppression))
+    lists = {id_: Subscription(subscribed == "true", read_moment(at)) for id_, subscribed, at in row["lists"]}
+    words = _words(
+        None if row["version"] is None else ContactState(row["version"], suppression, lists, row["erased_at"])
+    )
     return f"{words}, under another address" if row["is_foreign"] else words
 
 
 def _words(state: ContactState | None) -> str:
     if state is None:
         return "no row in contacts"
-    return f"version {state.version}, {_suppression_words(state.suppression)}"
+    lists = "".join(
+        f", {'on' if one.subscribed else 'off'} list {id_} since {write_moment(one.at)}"
+        for id_, one in sorted(state.lists.items())
+    )
+    erased = f", erased at {write_moment(state.erased_at)}" if state.erased_at else ""
+    return f"version {state.version}, {_suppression_words(state.suppression)}{lists}{erased}"
 
 
 def _suppression_words(suppression: Suppression | None) -> str:

@@ -1,9 +1,6 @@
 """Which campaign and which recipient a word of the command line means."""
 
-from collections.abc import Sequence
-
-import asyncpg
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from ..database import Blocks, Connection
 from ..errors import NotFoundError, UsageError
@@ -19,10 +16,14 @@ NAMED = 5
 
 @frozen
 class FoundCampaign:
-    """A campaign that a word meant."""
+    """A campaign that a word meant: the newest generation, where the word was its name.
+
+    `generations` are all that the word covers, this one first: by name those before it too, by id it alone.
+    """
 
     id: int
     name: str
+    generations: tuple[int, ...] = field(default=Factory(lambda self: (self.id,), takes_self=True))
 
 
 @frozen
@@ -36,40 +37,40 @@ class FoundRecipient:
 
 
 async def find_campaign(conn: Connection, word: str) -> FoundCampaign:
-    """The campaign with this name, else with this id. Raises NotFoundError, or UsageError where there are several."""
-    found = await conn.fetch(sql.campaigns_named, scrub(word), NAMED + 1)
-    if not found and (campaign_id := _id_in(word)) is not None:
-        found = await conn.fetch(sql.campaign_with_id, campaign_id)
-    if not found:
-        raise NotFoundError(f"no campaign has the name or id {word!r}: 'postledger campaign list' shows all of them")
-    _only(found, "id", f"campaigns have the name {word!r}")
-    return FoundCampaign(*found[0])
+    """The campaign with this name, else with this id. Raises NotFoundError."""
+    name = scrub(word)
+    if (generations := await conn.fetchval(sql.campaign_named, name)) is not None:
+        return FoundCampaign(generations[0], name, tuple(generations))
+    if (campaign_id := _id_in(word)) is not None and (row := await conn.fetchrow(sql.campaign_with_id, campaign_id)):
+        return FoundCampaign(*row)
+    raise NotFoundError(f"no campaign has the name or id {word!r}: 'postledger campaign list' shows all of them")
 
 
-async def find_recipient(conn: Connection, campaign_id: int, word: str) -> FoundRecipient:
-    """The recipient of a campaign with this key, else address, else delivery id. Raises as `find_campaign` does.
+async def find_recipient(conn: Connection, campaign: FoundCampaign, word: str) -> FoundRecipient:
+    """The recipient with this key, else address, else delivery id, in any of the campaign's generations.
 
-    Addresses are compared by their hash, which outlives the erasure of a person.
+    Raises NotFoundError, or UsageError where there are several. Addresses are compared by their hash, which outlives
+    the erasure of a person.
     """
-    found = await conn.fetch(sql.recipients_with_key, campaign_id, scrub(word), NAMED + 1)
+    ids = list(campaign.generations)
+    found = await conn.fetch(sql.recipients_with_key, ids, scrub(word), NAMED + 1)
     if not found and (address := _address_in(word)) is not None:
-        found = await conn.fetch(sql.recipients_with_address, campaign_id, address, NAMED + 1)
+        found = await conn.fetch(sql.recipients_with_address, ids, address, NAMED + 1)
     if not found and (delivery_id := _id_in(word)) is not None:
-        found = await conn.fetch(sql.recipient_with_id, campaign_id, delivery_id)
+        found = await conn.fetch(sql.recipient_with_id, ids, delivery_id)
     if not found:
         raise NotFoundError(
-            f"campaign {campaign_id} has no recipient with the key, address or delivery id {word!r}: "
-            f"'postledger campaign recipients {campaign_id}' shows all of them"
+            f"campaign {campaign.id} has no recipient with the key, address or delivery id {word!r}: "
+            f"'postledger campaign recipients {campaign.id}' shows all of them"
         )
-    _only(found, "delivery_id", f"deliveries of campaign {campaign_id} went by {word!r}")
-    return FoundRecipient(campaign_id, *found[0])
-
-
-def _only(found: Sequence[asyncpg.Record], what: str, many: str) -> None:
     if len(found) > 1:
-        ids = ", ".join(str(row[0]) for row in found[:NAMED])
+        shown = ", ".join(str(row["delivery_id"]) for row in found[:NAMED])
         more = ", ..." if len(found) > NAMED else ""
-        raise UsageError(f"several {many}: give the {what.replace('_', ' ')} instead ({ids}{more})")
+        raise UsageError(
+            f"several deliveries of campaign {campaign.id} went by {word!r}: give the delivery id instead "
+            f"({shown}{more})"
+        )
+    return FoundRecipient(*found[0])
 
 
 def _id_in(word: str) -> int | None:

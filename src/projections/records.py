@@ -35,10 +35,10 @@ def read_event(row: Row) -> Recorded:
 
 
 def event_json(row: Row) -> dict[str, Any]:
-    """The public form of a row whose `body` is JSON text. `block` is null as long as the log is not sealed."""
+    """The public form of a row whose `body` is JSON text. `block` is null as long as the event is in none."""
     return {
         "position": str(row["position"]),
-        "block": None,
+        "block": None if row["block_no"] is None else str(row["block_no"]),
         "campaign_id": str(row["campaign_id"]),
         "delivery_id": str(row["delivery_id"]),
         "version": row["version"],

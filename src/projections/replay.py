@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, cursor
 from ..events.fold import (
     CampaignState,
     DeliveryState,
@@ -26,14 +26,14 @@ _LEADS_TO = {row.event: row.to_status for row in DELIVERY}
 
 
 async def replay(conn: Connection, campaign_id: int) -> AsyncIterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each event by position with the state of its stream after it, in flat memory whatever the audience.
+    """Each event in sealed order with the state of its stream after it, in flat memory whatever the audience.
 
     Holds a snapshot on `conn` until it is exhausted or closed: leave it early by `aclosing` alone. Raises
     ReplayError or UnreadableEvent at the first event that cannot stand where it stands.
     """
     campaign: CampaignState | None = None
     async with snapshot(conn):
-        async for row in conn.cursor(sql.replay, campaign_id, prefetch=CHUNK):
+        async for row in await cursor(conn, sql.replay, campaign_id, prefetch=CHUNK):
             recorded = read_event(row)
             try:
                 state = _after(row, recorded, campaign)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, cursor
 from .records import Row
 
 sql = Blocks("postledger.projections", "snapshot.sql")
@@ -26,6 +26,6 @@ async def snapshot(conn: Connection) -> AsyncIterator[None]:
 
 async def chunks(conn: Connection, statement: str, *arguments: Any) -> AsyncIterator[Sequence[Row]]:
     """The rows of a statement, so many at once; other statements may run in between."""
-    cursor = await conn.cursor(statement, *arguments)
-    while rows := await cursor.fetch(CHUNK):
+    opened = await (await cursor(conn, statement, *arguments))
+    while rows := await opened.fetch(CHUNK):
         yield rows

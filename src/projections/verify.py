@@ -19,13 +19,18 @@ LISTED = 1000
 
 @frozen
 class Verification:
-    """What an audit found: `checked` of `total` deliveries, `found` differences, the first of which are listed."""
+    """What an audit found: `checked` of `total` deliveries, `found` differences, the first of which are listed.
+
+    `unsealed` events are in no block yet; None where there are no blocks. That is no difference: what was committed a
+    moment ago is rightly in none, and no time tells when it should be.
+    """
 
     equal: bool
     checked: int
     total: int
     found: int
     differences: Sequence[Difference]
+    unsealed: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The public form."""
@@ -34,6 +39,7 @@ class Verification:
             "checked": self.checked,
             "total": self.total,
             "differences": [difference.as_json() for difference in self.differences],
+            "unsealed": self.unsealed,
         }
 
 
@@ -52,6 +58,8 @@ async def verify(conn: Connection, campaign_id: int | None) -> Verification:
     async with snapshot(conn):
         await tally.take(contacts.contacts(conn))
         await tally.take(streams.system(conn))
+        await _blocks(conn, 0, tally)
+        await tally.take(_block_sizes(conn))
     return tally.verification()
 
 
@@ -70,6 +78,20 @@ async def _campaign(conn: Connection, campaign_id: int, tally: "_Tally") -> None
             await tally.take(_told(conn, statement, campaign_id))
         if await conn.fetchval(sql.may_read_secrets):
             await tally.take(_told(conn, sql.addresses, campaign_id))
+        await _blocks(conn, campaign_id, tally)
+
+
+async def _blocks(conn: Connection, campaign_id: int, tally: "_Tally") -> None:
+    unsealed = await conn.fetchval(sql.unsealed, campaign_id)
+    if unsealed is not None:
+        tally.unsealed = (tally.unsealed or 0) + unsealed
+        await tally.take(_told(conn, sql.positions, campaign_id))
+
+
+async def _block_sizes(conn: Connection) -> AsyncIterator[Difference]:
+    async for rows in chunks(conn, sql.sizes):
+        for row in rows:
+            yield Difference(0, *row)
 
 
 async def _told(conn: Connection, statement: str, campaign_id: int) -> AsyncIterator[Difference]:
@@ -85,6 +107,7 @@ class _Tally:
 
     total: int = 0
     found: int = 0
+    unsealed: int | None = None
     differences: list[Difference] = field(factory=list)
 
     async def take(self, differences: AsyncIterator[Difference]) -> None:
@@ -94,4 +117,4 @@ class _Tally:
                 self.differences.append(difference)
 
     def verification(self) -> Verification:
-        return Verification(not self.found, self.total, self.total, self.found, self.differences)
+        return Verification(not self.found, self.total, self.total, self.found, self.differences, self.unsealed)

@@ -157,7 +157,7 @@ FROM events WHERE campaign_id = $1 AND delivery_id = 0 ORDER BY version, positio
 SELECT status::text, version, pause_reason, resume_at FROM campaigns WHERE id = $1
 
 -- name: contacts
--- Contacts whose events do not add up to their row and their suppression; $1 says what a readable body is.
+-- Contacts whose events do not add up to their row, their suppression and their lists; $1 says what a readable body is.
 WITH shape AS MATERIALIZED (
     SELECT s.type, s.keys, s.path::jsonpath AS path FROM jsonb_to_recordset($1) AS s(type text, keys text[], path text)
 ), log AS (
@@ -166,7 +166,7 @@ WITH shape AS MATERIALIZED (
     FROM events e LEFT JOIN shape s ON s.type = e.type
     WHERE e.campaign_id = 0 AND e.delivery_id <> 0 OFFSET 0
 ), step AS (
-    SELECT contact_id, version, type, at, body ->> 'reason' AS reason, body ->> 'source' AS source,
+    SELECT contact_id, version, type, at, body ->> 'reason' AS reason, body ->> 'source' AS source, body ->> 'list' AS list,
            readable AND coalesce(version = coalesce(lag(version) OVER stream, 0) + 1 AND position > coalesce(lag(position) OVER stream, 0)
                                  AND (version = 1) = (type = 'ContactAdded'), false) AS fits
     FROM log
@@ -174,15 +174,64 @@ WITH shape AS MATERIALIZED (
 ), fold AS (
     SELECT contact_id, bool_and(fits) AS adds_up, max(version) AS version,
            max(ARRAY[lpad(version::text, 10, '0'), type, reason, source, rfc3339(at)] COLLATE "C")
-               FILTER (WHERE type IN ('Suppressed', 'Unsuppressed')) AS said
+               FILTER (WHERE type IN ('Suppressed', 'Unsuppressed')) AS said,
+           max(at) FILTER (WHERE type = 'Erased') AS erased_at
     FROM step GROUP BY contact_id
+), words AS (  -- the last about each list
+    SELECT contact_id, array_agg(ARRAY[list, subscribed::text, rfc3339(at)] ORDER BY list COLLATE "C") AS lists
+    FROM (SELECT DISTINCT ON (contact_id, list) contact_id, list, type = 'Subscribed' AS subscribed, at
+          FROM step WHERE type IN ('Subscribed', 'Unsubscribed') ORDER BY contact_id, list, version DESC) l
+    GROUP BY contact_id
+), held AS (
+    SELECT contact_id, array_agg(ARRAY[list_id::text, subscribed::text, rfc3339(changed_at)] ORDER BY list_id::text COLLATE "C") AS lists
+    FROM subscriptions GROUP BY contact_id
 )
-SELECT coalesce(f.contact_id, c.id, s.contact_id) AS contact_id, c.version, s.reason, s.source, s.created_at,
-       s.address_hash <> c.address_hash AS is_foreign
+SELECT coalesce(f.contact_id, c.id, s.contact_id, h.contact_id) AS contact_id, c.version, c.erased_at, s.reason, s.source, s.created_at,
+       s.address_hash <> c.address_hash AS is_foreign, coalesce(h.lists, '{}') AS lists
 FROM fold f
+LEFT JOIN words w ON w.contact_id = f.contact_id
 FULL JOIN contacts c ON c.id = f.contact_id
 FULL JOIN suppressions s ON s.contact_id = coalesce(f.contact_id, c.id)
+FULL JOIN held h ON h.contact_id = coalesce(f.contact_id, c.id, s.contact_id)
 WHERE (f.adds_up AND c.version = f.version AND (s.address_hash = c.address_hash) IS NOT FALSE
+       AND c.erased_at IS NOT DISTINCT FROM f.erased_at AND h.lists IS NOT DISTINCT FROM w.lists
        AND CASE WHEN f.said[2] = 'Suppressed' THEN ARRAY[s.reason, s.source, rfc3339(s.created_at)] = f.said[3:5]
                 ELSE s.contact_id IS NULL END) IS NOT TRUE
 ORDER BY 1
+
+-- name: unsealed
+-- Events in no block yet: information, for what was committed a moment ago is rightly so. Null where there are no blocks.
+SELECT count(e.epoch)
+FROM (SELECT epoch, snapshot FROM blocks WHERE lane = 0 ORDER BY block_no DESC LIMIT 1) b
+LEFT JOIN events e ON e.campaign_id = $1
+    AND NOT (e.epoch < b.epoch OR (e.epoch = b.epoch AND pg_visible_in_snapshot(e.xid, b.snapshot)))
+GROUP BY b.epoch
+
+-- name: positions
+-- Events whose transaction had ended when a block was sealed that does not have them: they were put there later, by hand.
+WITH sealed AS MATERIALIZED (
+    SELECT t.epoch, t.xid, block_of(t.epoch, t.xid) AS block_no
+    FROM (SELECT DISTINCT e.epoch, e.xid FROM events e WHERE e.campaign_id = $1) t
+), log AS MATERIALIZED (
+    SELECT e.delivery_id, e.position, s.block_no, e.position - row_number() OVER (PARTITION BY s.block_no ORDER BY e.position) AS island
+    FROM events e JOIN sealed s USING (epoch, xid) WHERE e.campaign_id = $1 AND s.block_no IS NOT NULL
+), held AS (
+    SELECT i.block_no, range_agg(int8range(i.first, i.last, '[]')) AS positions
+    FROM (SELECT block_no, min(position) AS first, max(position) AS last FROM log GROUP BY block_no, island) i GROUP BY i.block_no
+), stray AS (
+    SELECT h.block_no, h.positions - b.positions AS positions FROM held h JOIN blocks b ON b.lane = 0 AND b.block_no = h.block_no
+)
+SELECT l.delivery_id, l.position, 'a place in block ' || l.block_no AS expected, 'in no block, though its transaction is older' AS actual
+FROM stray s JOIN log l ON l.block_no = s.block_no AND l.position <@ s.positions
+WHERE NOT isempty(s.positions)
+ORDER BY 1, 2
+
+-- name: sizes
+-- Blocks that have not as many events any more as they were sealed with, or more.
+SELECT 0::bigint AS delivery_id, NULL::bigint AS position,
+       'block ' || b.block_no || ' with ' || b.n || ' events' AS expected, coalesce(l.n, 0) || ' events' AS actual
+FROM blocks b
+LEFT JOIN (SELECT block_of(t.epoch, t.xid) AS block_no, sum(t.n) AS n
+           FROM (SELECT epoch, xid, count(*) AS n FROM events GROUP BY 1, 2) t GROUP BY 1) l ON l.block_no = b.block_no
+WHERE b.lane = 0 AND b.n IS DISTINCT FROM l.n
+ORDER BY b.block_no

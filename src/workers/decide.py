@@ -12,6 +12,11 @@ from .replies import Verdict
 
 RATE_LIMIT_WAIT = timedelta(seconds=60)
 SESSION_WAIT = timedelta(seconds=10)
+QUOTA_WAIT = timedelta(hours=1)
+"""Until a campaign whose sender has used up its quota tries again, where the reply names no time."""
+
+LONGEST_WAIT = timedelta(hours=1)
+"""For a single recipient, whatever a reply asks for."""
 
 _PAUSING_SCOPES = frozenset({"session", "sender", "ip"})
 
@@ -37,8 +42,8 @@ class Try:
 class Decision:
     """`type` and `body` of the event; the rest says what goes with it.
 
-    `pause`: the campaign must pause, for this reason. `wait`: the whole sender must wait. `refused`: one of the replies
-    three of which in a row pause the campaign.
+    `pause`: the campaign must pause, for this reason, and resumes by itself after `resume_in`, where that is set.
+    `wait`: the whole sender must wait. `refused`: one of the replies three of which in a row pause the campaign.
     """
 
     type: str
@@ -48,11 +53,17 @@ class Decision:
     pause: str | None = None
     wait: timedelta | None = None
     refused: bool = False
+    resume_in: timedelta | None = None
 
 
-def decide(verdict: Verdict, attempt: Try, policy: Policy, *, random: float) -> Decision:
-    """Total over the kinds of verdict but success, whose event the sender builds (it knows what was sent)."""
+def decide(verdict: Verdict, attempt: Try, policy: Policy, *, random: float, quota: bool = False) -> Decision:
+    """Total over the kinds of verdict but success, whose event the sender builds (it knows what was sent).
+
+    `quota`: the sender's is used up, whether the reply says so itself or those before it do.
+    """
     burned = {"attempt": attempt.attempt, "class": verdict.kind, "code": verdict.code}
+    if quota or verdict.quota:
+        return _out_of_quota(verdict, attempt, policy, burned)
     match verdict.kind:
         case "retry" | "success":  # success before the dot: the step was granted and then nothing came of it
             return _retry(verdict, attempt, policy, burned, random)
@@ -77,10 +88,25 @@ def _retry(verdict: Verdict, attempt: Try, policy: Policy, burned: dict[str, Any
     return Decision("Deferred", burned, due_in=wait)
 
 
+def _out_of_quota(verdict: Verdict, attempt: Try, policy: Policy, burned: dict[str, Any]) -> Decision:
+    """Nobody is sent to for a while. The pause counts for nobody's age, or a quota would end whoever it delays."""
+    if attempt.age + RATE_LIMIT_WAIT > policy.give_up:
+        return Decision("Failed", burned | {"class": "exhausted"})
+    return Decision(
+        "Released",
+        {"reason": "rate_limited"},
+        due_in=RATE_LIMIT_WAIT,
+        pause="provider_quota",
+        resume_in=verdict.retry_in or QUOTA_WAIT,
+    )
+
+
 def _rate_limited(verdict: Verdict, attempt: Try, policy: Policy, burned: dict[str, Any]) -> Decision:
     """Not the recipient's fault: no attempt is burned, but age ends it too."""
     if attempt.age + RATE_LIMIT_WAIT > policy.give_up:
         return Decision("Failed", burned | {"class": "exhausted"})
     wide = verdict.scope in _PAUSING_SCOPES
     wait = SESSION_WAIT if verdict.scope == "session" else RATE_LIMIT_WAIT
+    if verdict.retry_in is not None:
+        wait = min(verdict.retry_in, LONGEST_WAIT)
     return Decision("Released", {"reason": "rate_limited"}, due_in=wait, wait=wait if wide else None)

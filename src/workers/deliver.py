@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -14,8 +14,8 @@ import structlog
 from ..events.text import scrub
 from ..ledger.queue import Delivery, Outcome
 from ..messages.mime import Composed, RenderError
-from .decide import Decision, Try, decide
-from .jobs import Job, Jobs
+from .decide import QUOTA_WAIT, RATE_LIMIT_WAIT, Decision, Try, decide
+from .jobs import Job, Jobs, Pause
 from .lanes import Lane
 from .permits import Permits
 from .providers.base import BatchProvider, Envelope, NotBegun, Withheld
@@ -26,20 +26,21 @@ log = structlog.get_logger(__name__)
 
 NOTHING = timedelta()
 
+_ENDINGS = frozenset({"Sent", "Failed", "OutcomeUnknown"})
+"""What counts as an outcome when failures are weighed: not what is tried again, nor who was skipped."""
+
 REPLY_LIMIT = 4096
 """Bytes that the table `replies` takes."""
 
 
 class Deliverer:
-    """Sends what was claimed. `pause(campaign, reason)` pauses a campaign that cannot go on.
+    """Sends what was claimed. `pause` pauses a campaign that cannot go on.
 
     Nothing here is recorded twice or left out: whatever happens to a send, there is an outcome that says what became of
     it. From the provider's answer to the settler's hands nothing is awaited, so no cancellation comes between them.
     """
 
-    def __init__(
-        self, jobs: Jobs, permits: Permits, settler: Settler, *, pause: Callable[[int, str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, jobs: Jobs, permits: Permits, settler: Settler, *, pause: Pause) -> None:
         self.jobs = jobs
         self.permits = permits
         self.settler = settler
@@ -71,10 +72,16 @@ class Deliverer:
         """The slots are free when the outcomes are committed, not before."""
         try:
             outcomes = await send()
+            self._watch_failures(job, outcomes)
             if outcomes:
                 await self.settler.record(outcomes)
         finally:
-            job.lane.give_back(len(rows))
+            job.lane.give_back(len(rows), job.campaign.id)
+
+    def _watch_failures(self, job: Job, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.type in _ENDINGS and job.failures.note(failed=outcome.type == "Failed"):
+                self._pause(job.campaign.id, "error_rate")
 
     async def _send(self, job: Job, delivery: Delivery) -> list[Outcome]:
         composed: Composed | None = None
@@ -139,11 +146,16 @@ class Deliverer:
 
     def _not_begun(self, job: Job, rows: Sequence[Delivery], reply: Reply) -> list[Outcome]:
         """The relay is down or refuses us: no recipient's affair; the whole lane waits, or the campaign pauses."""
-        wait = job.lane.broke(reply.text)
-        reason = "relay_down"
-        if classify(reply).kind == "permanent_batch":
-            reason = "provider_refused"
+        verdict = classify(reply)
+        if verdict.quota:
+            job.lane.short_of_quota()
+            self._pause(rows[0].campaign_id, "provider_quota", verdict.retry_in or QUOTA_WAIT)
+            wait, reason = RATE_LIMIT_WAIT, "rate_limited"
+        elif verdict.kind == "permanent_batch":
             self._pause(rows[0].campaign_id, "provider_auth")
+            wait, reason = job.lane.broke(reply.text), "provider_refused"
+        else:
+            wait, reason = job.lane.broke(reply.text), "relay_down"
         return [Outcome(row, "Released", {"reason": reason}, due_in=wait, reply=_words(reply.text)) for row in rows]
 
     def _answered(
@@ -153,10 +165,12 @@ class Deliverer:
             job.lane.worked()
         if verdict.accepted:
             job.refused = 0
+            job.lane.accepted()
             words = _words(reply.text) if composed is not None else None  # the queue id, of what is really queued
             return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=words)
         tried = Try(delivery.attempt, delivery.age or NOTHING)
-        decision = decide(verdict, tried, job.policy, random=random.random())
+        quota = reply.code == 452 and job.lane.refused_452(fresh=delivery.attempt == 1)
+        decision = decide(verdict, tried, job.policy, random=random.random(), quota=quota)
         self._consequences(job, delivery, decision)
         return Outcome(delivery, decision.type, decision.body, decision.due_in, decision.suppress, _words(reply.text))
 
@@ -164,21 +178,23 @@ class Deliverer:
         if decision.wait is not None:
             job.lane.wait(decision.wait)
         if decision.pause is not None:
-            self._pause(delivery.campaign_id, decision.pause)
+            self._pause(delivery.campaign_id, decision.pause, decision.resume_in)
+        if decision.pause == "provider_quota":
+            job.lane.short_of_quota()
         if not decision.refused:
             job.refused = 0
         elif job.refusal():
             self._pause(delivery.campaign_id, "provider_refused")
 
-    def _pause(self, campaign_id: int, reason: str) -> None:
+    def _pause(self, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> None:
         """Once, however many sends ask for it together."""
         if campaign_id not in self._pausing:
             self._pausing.add(campaign_id)
-            self._start(self._pause_once(campaign_id, reason), f"pause {campaign_id}")
+            self._start(self._pause_once(campaign_id, reason, resume_in), f"pause {campaign_id}")
 
-    async def _pause_once(self, campaign_id: int, reason: str) -> None:
+    async def _pause_once(self, campaign_id: int, reason: str, resume_in: timedelta | None) -> None:
         try:
-            await self.pause(campaign_id, reason)
+            await self.pause(campaign_id, reason, resume_in)
         finally:
             self._pausing.discard(campaign_id)
 

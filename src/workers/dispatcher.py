@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -14,20 +15,22 @@ import structlog
 from ..database import translate
 from ..errors import ConflictError, PostledgerError
 from ..ledger import queue
-from ..ledger.queue import Claim, Delivery, Work
+from ..ledger.queue import Claim, Delivery, Lease, Work
 from .lanes import Lane
 from .link import Backoff, Link, LinkLost
 from .loops import first_of, monotonic
 from .permits import Permits
+from .plan import NEVER, Plan
 from .session import Session
+from .turns import Round, Turns
 
 log = structlog.get_logger(__name__)
 
 BUSY_AGAIN = 0.05
 """Seconds after which a campaign or row that somebody else held is asked for again."""
 
-PLAN_AGE = 1.0
-"""Seconds for which an order of campaigns is good."""
+LOCKED_AGAIN = 0.5
+"""The same for the end of a campaign while somebody adds people to it."""
 
 FAULTY = 2.0
 """Seconds after which a campaign that made trouble is tried again, or when somebody wakes us."""
@@ -37,9 +40,6 @@ UNUSABLE = 30.0
 
 SWEEP = 1000
 """Rows of a cancelled campaign in one call."""
-
-NEVER = float("inf")
-"""A campaign that has nothing more by itself."""
 
 
 class Dispatcher:
@@ -59,6 +59,8 @@ class Dispatcher:
         room: asyncio.Event,
         watch: asyncio.Event,
         only: int | None = None,
+        on_unsealed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.session = session
         self.link = link
@@ -67,18 +69,16 @@ class Dispatcher:
         self.hand_over = hand_over
         self.watch = watch
         self.only = only
+        self.on_unsealed = on_unsealed
+        """Told when a look found what others have left unsealed."""
         self.room = room
         """Set when a lane has become worth a claim, or idle."""
         self.rest = asyncio.Event()
         """Set when a look found nothing to do now and nothing that will fall due."""
         self.stopping = asyncio.Event()
-        self._plan: list[int] = []
-        self._cancelled: list[int] = []
-        self._aside: dict[int, float] = {}
-        """Campaigns that made trouble, and when they are tried again."""
+        self._plan = Plan(clock)
+        self._turns = Turns()
         self._told: dict[int, str] = {}
-        self._planned_at = -NEVER
-        self._due_at = NEVER
 
     async def step(self) -> None:
         """Serves what there is; if there is nothing more to take just now, sleeps until there may be."""
@@ -86,58 +86,51 @@ class Dispatcher:
             await asyncio.Event().wait()
         self.room.clear()
         try:
-            if self._must_plan():
+            if self.session.wake.is_set() or self._plan.is_old(self._held()):
                 await self._make_plan()
             again_in = await self._serve()
         except LinkLost as error:
             log.warning("claim_failed", reason=str(error))
-            self._plan = []
+            self._plan.forget()
             again_in = random.uniform(0.1, 0.5)
         await first_of(self.session.wake, self.room, self.stopping, within=again_in)
 
-    def _must_plan(self) -> bool:
-        now = monotonic()
-        return not self._plan or self.session.wake.is_set() or now - self._planned_at > PLAN_AGE or now >= self._due_at
+    def _held(self) -> set[int]:
+        return {hold.campaign_id for hold in self.permits.holds.values()}
 
     async def _make_plan(self) -> None:
         if self.session.wake.is_set():
-            self._aside.clear()  # perhaps somebody has mended it
+            self._plan.forgive()
         self.session.wake.clear()  # before the look: what comes during it is looked at again
         async with self.session.use() as conn:
             work = await queue.next_work(conn, self.session.worker, self.only, timeout=10)
         if work.watch:
             self.watch.set()
-        self._planned_at, self._due_at = monotonic(), NEVER
-        self._plan = self._not_aside(work.campaigns)
-        self._cancelled = self._not_aside(work.cancelled)
-        self._falls_due(work.due_in)
-        for campaign_id in self._not_aside(work.finishable):
+        if work.unsealed:
+            self.on_unsealed()
+        self._plan.renew(work)
+        for campaign_id in self._plan.not_aside(work.waking):
+            await self._guarded(campaign_id, self._wake)
+        for campaign_id in self._plan.not_aside(work.finishable):
             await self._guarded(campaign_id, self._finish)
         if self._at_rest(work):
             self.rest.set()
         else:
             self.rest.clear()
 
-    def _falls_due(self, due_in: timedelta | None) -> None:
-        if due_in is not None:
-            self._due_at = min(self._due_at, monotonic() + due_in.total_seconds())
-
     def _at_rest(self, work: Work) -> bool:
-        """Who works for every campaign has a duty to the claims of others too, until they are settled or given back."""
+        """Who works for every campaign has a duty to the claims of others too, until they are settled or given back.
+
+        What is scheduled, or paused until a time, is none: it may be months, and another worker's affair.
+        """
         return (
             not work.campaigns
             and not work.cancelled
+            and not work.waking
             and work.due_in is None
             and not self.permits.holds
             and (self.only is not None or not work.watch)
         )
-
-    def _not_aside(self, campaigns: Sequence[int]) -> list[int]:
-        """Without those that made trouble a moment ago; they fall due when it is their turn again."""
-        now = monotonic()
-        self._aside = {campaign: at for campaign, at in self._aside.items() if at > now}
-        self._due_at = min(self._due_at, *self._aside.values(), NEVER)
-        return [campaign for campaign in campaigns if campaign not in self._aside]
 
     async def _guarded(self, campaign_id: int, call: Callable[[int], Awaitable[float]]) -> float:
         """One campaign that makes trouble must not hold up the others."""
@@ -153,14 +146,28 @@ class Dispatcher:
         except Exception:
             log.exception("campaign_failed", campaign=campaign_id)
             again_in = FAULTY
-        self._aside[campaign_id] = monotonic() + again_in
-        self._plan = self._not_aside(self._plan)
-        self._cancelled = self._not_aside(self._cancelled)
+        self._plan.set_aside(campaign_id, again_in)
+        return NEVER
+
+    async def _wake(self, campaign_id: int) -> float:
+        """Its hour has come, by the database's clock: it starts or resumes."""
+        async with self.link.use() as conn:
+            event = await conn.fetchval(queue.sql.wake_campaign, campaign_id, timeout=30)
+        if event == "busy":
+            self._plan.falls_due(timedelta(seconds=BUSY_AGAIN))
+            return NEVER
+        self.session.wake.set()  # whoever did it: there is work now
+        if event is not None:
+            log.info("campaign_woken", campaign=campaign_id, into=event)
         return NEVER
 
     async def _finish(self, campaign_id: int) -> float:
-        async with self.link.use() as conn:
-            finished = await conn.fetchval(queue.sql.finish, campaign_id, timeout=300)
+        try:
+            async with self.link.use() as conn:
+                finished = await conn.fetchval(queue.sql.try_finish, campaign_id, timeout=300)
+        except asyncpg.LockNotAvailableError:
+            self._plan.falls_due(timedelta(seconds=LOCKED_AGAIN))
+            return NEVER
         if finished:
             log.info("campaign_finished", campaign=campaign_id)
         return NEVER
@@ -168,13 +175,43 @@ class Dispatcher:
     async def _serve(self) -> float:
         """One round over the plan; returns the seconds after which another one makes sense."""
         again_in = self.session.sweep_in
-        for campaign_id in list(self._cancelled):
+        for campaign_id in list(self._plan.cancelled):
             again_in = min(again_in, await self._guarded(campaign_id, self._sweep_one))
-        for campaign_id in list(self._plan):
+        turn = await self._round()
+        for campaign_id in self._turns.order(turn.lanes, self._plan.priorities):
             if self.stopping.is_set():
                 break
-            again_in = min(again_in, await self._guarded(campaign_id, self._serve_one))
-        return min(again_in, max(self._due_at - monotonic(), 0.0))
+            again_in = min(again_in, await self._guarded(campaign_id, partial(self._serve_one, turn)))
+        return 0.0 if turn.is_unfair else min(again_in, self._plan.due_in)
+
+    async def _round(self) -> Round:
+        """Every lane that is wanted, with the tokens that it needs where its sender has a rate."""
+        lanes: dict[int, Lane] = {}
+        for campaign_id in list(self._plan.rates):
+            await self._guarded(campaign_id, partial(self._find_lane, lanes))
+        for lane in set(lanes.values()):
+            await self._lease_tokens(lane)
+        return Round(lanes, self._plan.priorities)
+
+    async def _find_lane(self, lanes: dict[int, Lane], campaign_id: int) -> float:
+        lanes[campaign_id] = lane = await self.lane_of(campaign_id)
+        lane.limit(self._plan.rates[campaign_id])
+        return NEVER
+
+    async def _lease_tokens(self, lane: Lane) -> None:
+        how_long = lane.wants_tokens()
+        if how_long is None or lane.tokens is None:
+            return
+        try:
+            async with self.link.use() as conn:
+                lease = await queue.lease_tokens(conn, lane.sender, how_long, timeout=10)
+        except asyncpg.PostgresError:
+            log.exception("lease_failed", sender=lane.sender)
+            lease = Lease(0, 0.0, None, timedelta(seconds=FAULTY))
+        if lease.each is None:
+            lane.limit(None)  # since we looked
+        else:
+            lane.tokens.take(lease)
 
     async def _sweep_one(self, campaign_id: int) -> float:
         """The rows of a cancelled campaign need no sender."""
@@ -182,29 +219,36 @@ class Dispatcher:
         if claim.busy:
             return BUSY_AGAIN * random.uniform(0.5, 1.5)
         if claim.cancelled < SWEEP:
-            self._cancelled.remove(campaign_id)
-            self._plan = []  # perhaps its end: the next plan will say
+            self._plan.cancelled.remove(campaign_id)
+            self._plan.forget()  # perhaps its end: the next plan will say
         return 0.0
 
-    async def _serve_one(self, campaign_id: int) -> float:
-        lane = await self.lane_of(campaign_id)
-        limit = lane.claimable()
+    async def _serve_one(self, turn: Round, campaign_id: int) -> float:
+        lane = turn.lanes[campaign_id]
+        limit = turn.portion(campaign_id)
         if limit == 0:
-            return lane.retry_in()
+            return self._later(lane, turn)
+        self._turns.served(campaign_id)
         claim = await self._claim(campaign_id, uuid4(), limit, content=lane.provider.renders)
         if claim.rows:
-            lane.take(len(claim.rows))
+            lane.take(len(claim.rows), campaign_id)
+            turn.gave(campaign_id, len(claim.rows))
             self.permits.hold(claim.rows)
             self.hand_over(claim.rows, lane)
         if len(claim.rows) + claim.skipped + claim.cancelled >= limit:
             return 0.0
         if claim.busy:
             return BUSY_AGAIN * random.uniform(0.5, 1.5)
-        self._plan.remove(campaign_id)
-        self._falls_due(claim.due_in)
-        if not claim.rows and not self.permits.holds:
-            return 0.0  # perhaps its end: the next plan will say
-        return NEVER
+        self._plan.is_empty(campaign_id)
+        turn.wants_no_more(campaign_id)
+        self._plan.falls_due(claim.due_in)
+        return NEVER if claim.rows else 0.0
+
+    def _later(self, lane: Lane, turn: Round) -> float:
+        """When a campaign that gets nothing in this round may get something."""
+        if turn.room[lane]:
+            return NEVER  # it has its share; the others' slots, or their leaving, will tell
+        return 0.0 if lane.claimable() else lane.retry_in()
 
     async def _claim(self, campaign_id: int, claim_id: UUID, limit: int, *, content: bool) -> Claim:
         """One claim, repeated with its id until there is an answer: no row is taken without our knowing."""

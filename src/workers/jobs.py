@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Protocol
 
 import structlog
 from attrs import define
@@ -14,6 +15,7 @@ from ..ledger import campaigns, senders
 from ..ledger.campaigns import Campaign
 from ..messages.addresses import parse_mailbox
 from .decide import Policy
+from .failures import Failures
 from .lanes import Lane
 from .link import Link, LinkLost
 from .providers import registry
@@ -28,6 +30,12 @@ REFUSED_IN_A_ROW = 3
 """Messages refused for what they are, one after the other, before the campaign pauses."""
 
 
+class Pause(Protocol):
+    """Pauses a campaign that cannot go on, until somebody resumes it or for so long."""
+
+    async def __call__(self, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> None: ...
+
+
 @define
 class Job:
     """One campaign in this worker. Its letter cannot change any more: it has started."""
@@ -39,6 +47,7 @@ class Job:
     """The bare address that the mails come from."""
     writer: Writer | None
     """None where the provider never looks at a message."""
+    failures: Failures
     refused: int = 0
 
     def refusal(self) -> bool:
@@ -60,7 +69,7 @@ class Jobs:
         concurrency: int,
         base_url: str | None,
         room: asyncio.Event,
-        pause: Callable[[int, str], Awaitable[None]],
+        pause: Pause,
     ) -> None:
         self.link = link
         self.concurrency = concurrency
@@ -114,10 +123,13 @@ class Jobs:
         if lane is None:
             url = await senders.read_url(conn, settings.sender_id)
             provider = registry.make(url, concurrency=self.concurrency)
-            lane = self._lanes[settings.sender_id] = Lane(provider, url, self.concurrency, self.room)
+            lane = self._lanes[settings.sender_id] = Lane(
+                provider, url, self.concurrency, self.room, sender=settings.sender_id
+            )
         writer = await Writer.load(conn, campaign, self.base_url) if lane.provider.renders else None
         policy = Policy(settings.attempts, settings.max_deferred, settings.give_up)
-        return Job(campaign, policy, lane, parse_mailbox(settings.mail_from).address, writer)
+        address = parse_mailbox(settings.mail_from).address
+        return Job(campaign, policy, lane, address, writer, Failures(settings.max_errors))
 
     async def _try(self, lane: Lane, sender_id: int) -> None:
         """Does the relay let us in? One that refuses us pauses the campaigns that waited: a person must look."""

@@ -1,9 +1,10 @@
-"""One lane per sender: its provider, how much of it is free, and a breaker for when the relay is down."""
+"""One lane per sender: its provider, how much of it is free, its rate, and a breaker for when the relay is down."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -11,6 +12,7 @@ import structlog
 
 from .loops import monotonic
 from .providers.base import Provider
+from .tokens import Tokens
 
 log = structlog.get_logger(__name__)
 
@@ -22,6 +24,10 @@ CLAIM_EVERY = 0.1
 BATCHES = 2
 """Provider calls under way at once where one call carries a whole batch: one is settled while the next is sent."""
 
+QUOTA_IN_A_ROW = 10
+"""Recipients that were never tried before and got a 452, one after the other: so many full mailboxes in a row there are
+not. It is the sender who may not send any more, whatever the words are."""
+
 NEVER = float("inf")
 
 _ADDRESS = re.compile(r"[^\s<>]+@[^\s<>]+")
@@ -32,7 +38,8 @@ class Lane:
     """Slots of one sender. A slot is taken by a claim and free again when the outcome is committed.
 
     The breaker: a lane is claimed for when its relay has answered a trial (`opened`). When sends cannot even begin
-    (`broke`) nobody tries the relay for a while; then comes another trial, and after it one mail, before the rest.
+    (`broke`) nobody tries the relay for a while; then comes another trial, and after it one mail, before the rest. One
+    mail comes first too where the sender had used up its quota.
     """
 
     def __init__(
@@ -42,8 +49,10 @@ class Lane:
         concurrency: int,
         room: asyncio.Event,
         *,
+        sender: int = 0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        self.sender = sender
         self.provider = provider
         self.url = url
         """With its password: never for a log."""
@@ -51,7 +60,14 @@ class Lane:
         self.room = room
         """Set when a claim may be worth while again; shared by all lanes of a worker."""
         self.taken = 0
+        self.held: Counter[int] = Counter()
+        """Slots by campaign."""
+        self.tokens: Tokens | None = None
+        """What may begin at the sender's rate; None: it has none."""
         self.clock = clock
+        self._rate: str | None = None
+        self._quota_replies = 0
+        self._short_of_quota = False
         self.is_open = False
         self._on_trial = False
         self._failures = 0
@@ -68,12 +84,36 @@ class Lane:
         """Whether somebody has to find out if the relay lets us in."""
         return not self.is_open and not self._on_trial and self.clock() >= self._opens_at
 
+    def limit(self, rate: str | None) -> None:
+        """The sender's rate as it is now; another one takes effect at once."""
+        if rate != self._rate:
+            self._rate = rate
+            self.tokens = None if rate is None else Tokens(self.clock)
+
+    def share(self, rivals: int) -> int:
+        """The slots that one of so many campaigns may hold; whole batches, where a call carries one."""
+        if rivals <= 1:
+            return self.capacity
+        batch = self.provider.batch
+        return max(batch, self.capacity // rivals // batch * batch if batch > 1 else -(-self.capacity // rivals))
+
+    def wants_tokens(self) -> timedelta | None:
+        """How much of the sender's time to lease: only where a slot is free for what would begin in it."""
+        if self.tokens is None or not self._slots():
+            return None
+        return self.tokens.wants()
+
     def claimable(self) -> int:
-        """How many rows may be claimed now: half the lane at least, one while the breaker tries the relay again."""
+        """How many rows may be claimed now: no more than can begin at once."""
+        slots = self._slots()
+        return slots if self.tokens is None or not slots else min(slots, self.tokens.ready())
+
+    def _slots(self) -> int:
+        """Half the lane at least, one while the relay is tried again."""
         now = self.clock()
         if not self.is_open or now < self._opens_at:
             return 0
-        if self._failures:
+        if self._failures or self._short_of_quota:
             return 1 if self.taken == 0 else 0
         if self.provider.batch > 1:
             return self.provider.batch if self.free >= self.provider.batch else 0
@@ -87,20 +127,28 @@ class Lane:
             return NEVER
         if now < self._opens_at:
             return self._opens_at - now
-        if self._failures or self.provider.batch > 1 or not self.free:
+        if self.tokens is not None and self._slots():
+            return self.tokens.ready_in()
+        if self._failures or self._short_of_quota or self.provider.batch > 1 or not self.free:
             return NEVER
         return max(self._small_from - now, 0.0)
 
-    def take(self, count: int) -> None:
+    def take(self, count: int, campaign_id: int) -> None:
         """Rows were claimed for this lane."""
         self.taken += count
+        self.held[campaign_id] += count
         self._small_from = self.clock() + CLAIM_EVERY
+        if self.tokens is not None:
+            self.tokens.spend(count)
 
-    def give_back(self, count: int) -> None:
+    def give_back(self, count: int, campaign_id: int) -> None:
         """Outcomes are committed."""
         was_full = self.free == 0
         self.taken -= count
-        if was_full or self.taken == 0 or self.free * 2 >= self.capacity:
+        self.held[campaign_id] -= count
+        if not self.held[campaign_id]:
+            del self.held[campaign_id]
+        if was_full or campaign_id not in self.held or self.free * 2 >= self.capacity:
             self.room.set()
 
     def on_trial(self) -> None:
@@ -116,6 +164,20 @@ class Lane:
     def worked(self) -> None:
         """The relay answered a mail: the breaker closes."""
         self._failures = 0
+
+    def accepted(self) -> None:
+        """The relay took a mail: there is quota."""
+        self._quota_replies = 0
+        self._short_of_quota = False
+
+    def refused_452(self, *, fresh: bool) -> bool:
+        """A recipient got a 452, at its first try (`fresh`) or later; whether that tells of the sender's quota."""
+        self._quota_replies += fresh
+        return self._short_of_quota or self._quota_replies >= QUOTA_IN_A_ROW
+
+    def short_of_quota(self) -> None:
+        """The sender may not send any more: until a mail is taken again, they are tried one at a time."""
+        self._short_of_quota = True
 
     def broke(self, why: str) -> timedelta:
         """The relay refused us or is down: nobody tries it for a while; returns how long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import structlog
@@ -24,9 +24,11 @@ class LinkLost(Exception):  # noqa: N818 - an event in the life of a connection,
 class Link:
     """A connection for one kind of call, one call at a time. It has no pool's reset to pay, and nobody to wait for."""
 
-    def __init__(self, database: Database, label: str) -> None:
+    def __init__(self, database: Database, label: str, *, on_used: Callable[[], None] = lambda: None) -> None:
         self.database = database
         self.label = label
+        self.on_used = on_used
+        """Told after each call, whether it went well or not: it may have taken effect in any case."""
         self._conn: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -44,6 +46,8 @@ class Link:
             except asyncio.CancelledError:
                 self.drop()  # the call may still be under way on the wire
                 raise
+            finally:
+                self.on_used()
 
     def drop(self) -> None:
         """Lets the connection go at once."""

@@ -1,4 +1,8 @@
-"""Finds dead workers and gives their rows back: every worker tries for this watch, one at a time has it."""
+"""Finds dead workers and gives their rows back: every worker tries for this watch, one at a time has it.
+
+Behind a pooler nobody can have it, nor learn anything from a lock that is free: there everybody looks, and goes by
+leases alone. Two who bury and reclaim the same are no harm: either call looks again, under a lock.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from datetime import timedelta
 
 import asyncpg
 import structlog
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ..database import Connection, fetch_one, first_line
 from ..ledger import queue
@@ -86,6 +90,8 @@ class Reaper:
         self._locked_in: float | None = None
         """The session that has the lock of the watch; another session means that it is gone."""
         self._seen_in = 0.0
+        self._looking_since: float | None = None
+        """Since when no look has failed: a pooler keeps our connection through an outage of the server."""
         self._suspicion = Suspicion()
 
     async def step(self) -> None:
@@ -93,7 +99,7 @@ class Reaper:
         await self.needed.wait()
         await self.look()
         if self.needed.is_set():
-            await asyncio.sleep(NEXT_PROBE * (1.0 if self._locked_in else random.uniform(0.8, 1.0)))
+            await asyncio.sleep(NEXT_PROBE * self._share())
 
     async def look(self) -> None:
         """Tries for the watch; who has it probes, buries and reclaims."""
@@ -103,13 +109,21 @@ class Reaper:
             if probes:
                 await self._bury_and_reclaim(probes)
         except LinkLost as error:
+            self._looking_since = None
             log.info("watch_interrupted", reason=str(error))
 
+    def _share(self) -> float:
+        """Many who look each do it less often."""
+        if self.session.lease_only:
+            return random.uniform(1.0, 3.0)
+        return 1.0 if self._locked_in else random.uniform(0.8, 1.0)
+
     async def _probe(self, conn: Connection) -> list[Probe]:
-        if not await self._may_watch(conn):
+        if not self.session.lease_only and not await self._may_watch(conn):
             self._suspicion = Suspicion()
             return []
         rows = await conn.fetch(queue.sql.probe, self.session.worker, self.lease_in, timeout=5)
+        self._looking_since = self._looking_since or self.clock()
         if not rows:
             await self._leave_watch(conn)
             self._stand_down()
@@ -138,11 +152,16 @@ class Reaper:
     def _stand_down(self) -> None:
         """Nobody holds anything. What the others have deferred or given back is for every worker to know of."""
         self.needed.clear()
+        self._looking_since = None
         self.session.wake.set()
 
     async def _bury_and_reclaim(self, probes: list[Probe]) -> None:
         now = self.clock()
-        dead = self._suspicion.judge(probes, now, trusted=now - self.session.since >= self.unbroken_for)
+        since = self.session.since
+        if self.session.lease_only:
+            since = max(since, self._looking_since or now)
+            probes = [evolve(probe, free=False) for probe in probes]
+        dead = self._suspicion.judge(probes, now, trusted=now - since >= self.unbroken_for)
         orphans = any(p.ended for p in probes)
         for probe in dead:
             async with self.link.use() as conn:

@@ -22,6 +22,7 @@ class Outcome:
     suppress: bool = False
     alert: bool = False
     greylisted: bool = False
+    quota: bool = False
 
 
 def retry(scope: Scope, *, alert: bool = False, greylisted: bool = False) -> Outcome:
@@ -30,6 +31,11 @@ def retry(scope: Scope, *, alert: bool = False, greylisted: bool = False) -> Out
 
 def slow(scope: Scope, *, alert: bool = False) -> Outcome:
     return Outcome("rate_limited", scope, alert=alert)
+
+
+def used_up() -> Outcome:
+    """The sender's quota, of a day mostly: nothing of it leaves for hours, and nobody is to blame."""
+    return Outcome("rate_limited", "sender", alert=True, quota=True)
 
 
 def ended(scope: Scope = "recipient") -> Outcome:

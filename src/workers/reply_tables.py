@@ -5,7 +5,7 @@ pages of Google, Microsoft and Yahoo. State of November 2026. Receivers change t
 belongs a case in tests/workers/data/replies.json.
 """
 
-from .reply_rules import Outcome, batch, dead, ended, retry, rule, slow
+from .reply_rules import Outcome, batch, dead, ended, retry, rule, slow, used_up
 
 _BEFORE_RCPT = "connect ehlo auth mail"
 _FROM_RCPT = "rcpt data eod any"
@@ -52,8 +52,8 @@ TEXTS = (
     rule(
         text=r"sender frequency limited|\b(daily|hourly|monthly|sending)\b.{0,40}\b(limit|quota)\b"
         r"|\b(limit|quota)\b.{0,20}\bper (hour|day)\b",
-        soft=slow("sender", alert=True),
-        hard=slow("sender", alert=True),
+        soft=used_up(),
+        hard=used_up(),
     ),
     rule(text=r"throttling failure|sending rate", soft=slow("sender"), hard=slow("sender")),
     rule(text=r"too many (recipients|errors)", soft=retry("session"), hard=retry("session")),
@@ -145,7 +145,7 @@ ENHANCED = (
     rule(enhanced="3.*", soft=retry("destination"), hard=batch("destination")),
     rule(enhanced="4.2", soft=retry("session"), hard=ended()),
     rule(enhanced="4.1 4.7", soft=retry("destination"), hard=ended()),
-    rule(enhanced="4.5", soft=slow("destination"), hard=slow("sender", alert=True)),
+    rule(enhanced="4.5", soft=slow("destination"), hard=used_up()),
     rule(enhanced="5.3", soft=retry("session"), hard=retry("session")),
     rule(enhanced="5.*", stages=_BODY, soft=retry("message"), hard=batch("message")),
     rule(enhanced="5.*", soft=retry("session"), hard=batch("session")),

@@ -22,6 +22,7 @@ from .link import Link, LinkLost
 from .loops import forever, to_the_end, within
 from .permits import Permits
 from .reaper import Reaper
+from .sealer import Sealer
 from .session import Session
 from .settler import Settler
 
@@ -51,7 +52,8 @@ class WorkerOptions:
 class Worker:
     """Claims, sends, settles, and watches over the others, until it is stopped.
 
-    Three connections: one listens, holds the lock and asks for permits; one claims; one settles.
+    Four connections: one listens, holds the lock and asks for permits; one claims; one settles; one seals. `listen` is
+    the server's own address for the first of them, where `database` is a pooler.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Worker:
         database: Database,
         options: WorkerOptions,
         *,
+        listen: Database | None = None,
         on_settled: Callable[[Sequence[Outcome]], None] = lambda _: None,
     ) -> None:
         self.options = options
@@ -66,9 +69,12 @@ class Worker:
         self._on_settled = on_settled
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._claims = Link(database, "worker claims")
-        self._settles = Link(database, "worker settles")
-        self.session = Session(database, self._claims, on_buried=self._buried)
+        self._seals = Link(database, "worker seals")
+        self._sealer = Sealer(self._seals)
+        self._claims = Link(database, "worker claims", on_used=self._sealer.note)
+        self._settles = Link(database, "worker settles", on_used=self._sealer.note)
+        self._pauses = Link(database, "worker pauses", on_used=self._sealer.note)
+        self.session = Session(listen or database, self._claims, on_buried=self._buried, on_unfit=self.stop)
         self.permits = Permits(self.session, lease_in=options.lease_in)
         self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self.permits.block)
         self._jobs = Jobs(
@@ -89,6 +95,7 @@ class Worker:
             room=self._room,
             watch=self._reaper.needed,
             only=options.only,
+            on_unsealed=self._sealer.note,
         )
 
     async def open(self) -> None:
@@ -104,7 +111,10 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Works until `stop` or a cancellation, then ends in order."""
+        """Works until `stop` or a cancellation, then ends in order.
+
+        Raises ConfigurationError, in order too, when this program and the database do not go together any more.
+        """
         loops = [
             asyncio.ensure_future(forever(step, name))
             for name, step in (
@@ -112,6 +122,7 @@ class Worker:
                 ("permits", self.permits.step),
                 ("settler", self._settler.step),
                 ("reaper", self._reaper.step),
+                ("sealer", self._sealer.step),
                 ("dispatcher", self.dispatcher.step),
             )
         ]
@@ -119,6 +130,8 @@ class Worker:
             await self._stopping.wait()
         finally:
             await to_the_end(self._end(loops))
+        if self.session.unfit is not None:
+            raise self.session.unfit
 
     async def _end(self, loops: Sequence[asyncio.Future[None]]) -> None:
         """What is under way may finish, the rest is given back, every outcome is recorded: all within the grace."""
@@ -147,7 +160,9 @@ class Worker:
         if self.permits.holds:
             log.error("left_unrecorded", deliveries=sum(hold.unsettled for hold in self.permits.holds.values()))
         await self._release_strays()
-        await asyncio.gather(self._jobs.close(), self.session.close(), self._claims.close(), self._settles.close())
+        await self._sealer.finish()
+        links = (self._claims, self._settles, self._pauses, self._seals)
+        await asyncio.gather(self._jobs.close(), self.session.close(), *(link.close() for link in links))
 
     async def _release_strays(self) -> None:
         """Claims whose answer we never had: nothing of them was sent, and nobody else can know that."""
@@ -170,12 +185,13 @@ class Worker:
         """This worker was declared dead: what it held belongs to others, what it has sent is recorded late."""
         self.permits.forget_all()
 
-    async def _pause(self, campaign_id: int, reason: str) -> None:
-        """Pauses a campaign that cannot go on; somebody else may have been first."""
+    async def _pause(self, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> None:
+        """Pauses a campaign that cannot go on, for a while or until somebody resumes it; others may be first."""
         try:
-            async with self._claims.use() as conn:
-                await campaigns.change(conn, campaign_id, "Paused", {"reason": reason})
-            log.warning("campaign_paused", campaign=campaign_id, reason=reason)
+            async with self._pauses.use() as conn:  # it waits for who adds people, and claims must not wait for it
+                await campaigns.pause(conn, campaign_id, reason, resume_in)
+            seconds = None if resume_in is None else resume_in.total_seconds()
+            log.warning("campaign_paused", campaign=campaign_id, reason=reason, resume_in=seconds)
         except LinkLost as error:
             log.warning("pause_failed", campaign=campaign_id, reason=str(error))
         except asyncpg.PostgresError as error:

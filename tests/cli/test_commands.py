@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from postledger.database import SCHEMA_VERSION
+
 from .conftest import Desk
 
 
@@ -87,14 +89,14 @@ def test_verify_finds_drift(spring: Desk) -> None:
 def test_migrate_may_be_repeated(empty_database: str, desk: Desk) -> None:
     for _ in range(2):
         ran = desk.run("migrate", "--database", empty_database, "--schema", "letters", "--json")
-        assert (ran.code, ran.document) == (0, {"schema": "letters", "version": 1})
+        assert (ran.code, ran.document) == (0, {"schema": "letters", "version": SCHEMA_VERSION})
 
 
 def test_doctor(spring: Desk, empty_database: str) -> None:
     well = spring.run("doctor", "--json")
     assert well.code == 0
     assert [check["name"] for check in well.document["checks"]] == [
-        *("connection", "version", "encoding", "schema", "role", "notifications", "provider")
+        *("connection", "version", "encoding", "schema", "role", "epoch", "notifications", "provider")
     ]
     assert all(set(check) == {"name", "ok", "detail", "remedy"} for check in well.document["checks"])
     relay = spring.run("doctor", "--via", "smtp://127.0.0.1:1?starttls=off", "--json")

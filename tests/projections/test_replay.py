@@ -5,12 +5,15 @@ from contextlib import aclosing
 
 import pytest
 
+from postledger.database import Database
 from postledger.events.fold import ReplayError
 from postledger.events.fold import replay as fold_log
+from postledger.ledger.sealing import seal
+from postledger.projections.history import history
 from postledger.projections.records import UnreadableEvent, read_event
 from postledger.projections.replay import replay, state_json
 from tests import campaigns
-from tests.campaigns import people, started
+from tests.campaigns import claim, enlist, people, sent, settle, started, unknown
 
 from .healthy import varied
 
@@ -47,6 +50,44 @@ async def test_the_last_states_are_the_live_rows(app):
         "pause": None,
         "version": await app.fetchval("SELECT version FROM campaigns"),
     }
+
+
+async def test_it_goes_in_sealed_order_and_what_is_in_no_block_comes_last(app, database):
+    """Across streams that is the order of commits, not of positions; within a stream they are the same."""
+    campaign = await started(app, 4, unknown="hold")
+    worker = await enlist(app)
+    early, late, lost = [(await claim(app, campaign, worker, 1)).rows[0] for _ in range(3)]
+    await seal(app)
+    async with Database(database).connection() as other:
+        await other.execute("BEGIN")
+        await settle(other, campaign, [sent(late)])
+        await settle(app, campaign, [sent(early), unknown(lost)])
+        assert await seal(app) == 2
+        await other.execute("COMMIT")
+    await app.execute(FEEDBACK, campaign, late.delivery_id)
+    assert await seal(app) == 3
+    await settle(app, campaign, [sent(lost)])
+    pairs = await replayed(app, campaign)
+    order = [(event["block"], event["type"], event["delivery_id"], state["status"]) for event, state in pairs]
+    assert order[-5:] == [
+        ("2", "Sent", str(early.delivery_id), "sent"),
+        ("2", "OutcomeUnknown", str(lost.delivery_id), "unknown"),
+        ("3", "Sent", str(late.delivery_id), "sent"),
+        ("3", "Delivered", str(late.delivery_id), "sent"),
+        (None, "Sent", str(lost.delivery_id), "sent"),
+    ]
+    positions = [int(event["position"]) for event, _ in pairs]
+    assert positions[-5] > positions[-3]
+    events = await history(app, campaign, late.delivery_id)
+    assert [(event["block"], event["type"]) for event in events] == [
+        ("1", "Queued"),
+        ("1", "Claimed"),
+        ("3", "Sent"),
+        ("3", "Delivered"),
+    ]
+
+
+FEEDBACK = "INSERT INTO events (campaign_id, delivery_id, type, body) VALUES ($1, $2, 'Delivered', '{}')"
 
 
 async def test_a_pause_is_part_of_the_state(app):

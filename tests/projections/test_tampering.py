@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from postledger.ledger.sealing import seal
 from postledger.projections.verify import verify
 from tests import campaigns
 from tests.campaigns import claim, deferred, enlist, sent, settle, started
@@ -400,3 +401,48 @@ async def position(conn, delivery, version):
     return await conn.fetchval(
         "SELECT position FROM events WHERE delivery_id = $1 AND version = $2 AND campaign_id > 0", delivery, version
     )
+
+
+FEEDBACK = "INSERT INTO events (campaign_id, delivery_id, type, body) VALUES ($1, $2, 'Delivered', '{}')"
+
+
+async def test_an_event_put_among_older_ones_is_found(owner, campaign):
+    """One that changes no state, by whoever can supply a transaction's number: its block does not have it."""
+    delivery = (await delivery_ids(owner, campaign))[SENT]
+    assert await seal(owner) == 1
+    await owner.execute(FEEDBACK, campaign, delivery)
+    assert await seal(owner) == 2
+    assert (await verify(owner, None)).equal
+    await owner.execute(
+        "INSERT INTO events (xid, campaign_id, delivery_id, type, body)"
+        " SELECT xid, campaign_id, delivery_id, 'Opened', '{}' FROM events WHERE delivery_id = $1 AND type = 'Sent'",
+        delivery,
+    )
+    position = await owner.fetchval("SELECT position FROM events WHERE type = 'Opened'")
+    found_it = (delivery, position, "a place in block 1", "in no block, though its transaction is older")
+    assert await found(owner, campaign) == [found_it]
+    n = await owner.fetchval("SELECT n FROM blocks WHERE block_no = 1")
+    assert await found(owner, None) == [found_it, (0, None, f"block 1 with {n} events", f"{n + 1} events")]
+
+
+async def test_an_event_taken_out_of_its_block_is_found(owner, campaign):
+    delivery = (await delivery_ids(owner, campaign))[SENT]
+    await seal(owner)
+    await owner.execute(FEEDBACK, campaign, delivery)
+    await seal(owner)
+    await owner.execute("DELETE FROM events WHERE type = 'Delivered'")
+    assert await found(owner, None) == [(0, None, "block 2 with 1 events", "0 events")]
+
+
+async def test_a_block_that_was_taken_away_is_found(owner, campaign):
+    delivery = (await delivery_ids(owner, campaign))[SENT]
+    for _ in range(3):
+        await owner.execute(FEEDBACK, campaign, delivery)
+        await seal(owner)
+    assert (await verify(owner, None)).equal
+    await owner.execute("DELETE FROM blocks WHERE block_no = 2")
+    position = await owner.fetchval("SELECT max(position) FROM events WHERE xid < (SELECT max(xid) FROM events)")
+    assert await found(owner, None) == [
+        (delivery, position, "a place in block 3", "in no block, though its transaction is older"),
+        (0, None, "block 3 with 1 events", "2 events"),
+    ]

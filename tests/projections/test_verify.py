@@ -6,6 +6,7 @@ import pytest
 
 from postledger.database import Database
 from postledger.errors import NotFoundError
+from postledger.ledger.sealing import seal
 from postledger.projections.verify import Verification, verify
 from tests import campaigns
 from tests.campaigns import claim, deferred, enlist, failed, released, sent, settle, started, unknown
@@ -25,6 +26,22 @@ async def test_all_campaigns_are_verified_with_contacts_and_the_system(app):
     await started(app, 5, "summer", kind="standing")
     await campaigns.draft(app, "autumn")
     assert await verify(app, None) == Verification(True, 49, 49, 0, [])
+
+
+async def test_events_in_no_block_are_counted_and_no_difference(app):
+    campaign = await varied(app)
+    assert (await verify(app, campaign)).unsealed is None  # there are no blocks: nobody is behind
+    await seal(app)
+    assert await verify(app, None) == Verification(True, 44, 44, 0, [], 0)
+    other = await started(app, 5, "summer")
+    assert [(await verify(app, which)).unsealed for which in (None, campaign, other)] == [9, 0, 9]
+    assert (await verify(app, other)).as_json() == {
+        "equal": True,
+        "checked": 5,
+        "total": 5,
+        "differences": [],
+        "unsealed": 9,
+    }
 
 
 async def test_an_empty_database_is_equal(app):

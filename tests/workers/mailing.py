@@ -177,10 +177,11 @@ class Mailing:
             assert copies >= 1 or row["status"] != "sent", row
 
     @asynccontextmanager
-    async def working(self, **options: Any) -> AsyncIterator[Worker]:
+    async def working(self, *, listen: Database | None = None, **options: Any) -> AsyncIterator[Worker]:
         """A worker that runs as long as the context, and ends in order."""
         settled: list[Outcome] = []
-        worker = Worker(self.database, WorkerOptions(**{"grace": 5.0, **options}), on_settled=settled.extend)
+        chosen = WorkerOptions(**{"grace": 5.0, **options})
+        worker = Worker(self.database, chosen, listen=listen, on_settled=settled.extend)
         await worker.open()
         running = asyncio.create_task(worker.run())
         try:

@@ -4,11 +4,21 @@ from datetime import timedelta
 from typing import get_args
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postledger.events.machines import DeliveryStatus, delivery_after
-from postledger.workers.decide import RATE_LIMIT_WAIT, SESSION_WAIT, Decision, Policy, Try, decide
+from postledger.workers.decide import (
+    LONGEST_WAIT,
+    QUOTA_WAIT,
+    RATE_LIMIT_WAIT,
+    SESSION_WAIT,
+    Decision,
+    Policy,
+    Try,
+    decide,
+)
 from postledger.workers.replies import Kind, Scope, Verdict
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -125,6 +135,28 @@ def test_a_rate_limit_burns_no_attempt(scope: Scope) -> None:
 
 def test_age_ends_rate_limits_too() -> None:
     assert decided(verdict("rate_limited"), Try(1, timedelta(hours=24))).type == "Failed"
+
+
+@pytest.mark.parametrize(("named", "waits"), [(None, QUOTA_WAIT), (timedelta(hours=6), timedelta(hours=6))])
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_used_up_quota_pauses_for_a_while(named: timedelta | None, waits: timedelta, by_itself: bool) -> None:
+    """Whether the reply says so itself, or those before it do; nobody's try is burned."""
+    said = evolve(verdict("rate_limited", "sender"), quota=by_itself, retry_in=named)
+    found = decide(said, Try(3, timedelta(hours=1)), POLICY, random=0.0, quota=not by_itself)
+    assert (found.type, found.body, found.due_in) == ("Released", {"reason": "rate_limited"}, RATE_LIMIT_WAIT)
+    assert (found.pause, found.resume_in, found.wait) == ("provider_quota", waits, None)
+
+
+def test_other_pauses_last_until_somebody_resumes() -> None:
+    assert decided(verdict("permanent_batch", "sender")).resume_in is None
+
+
+@pytest.mark.parametrize(
+    ("named", "waits"), [(timedelta(minutes=5), timedelta(minutes=5)), (timedelta(days=1), LONGEST_WAIT)]
+)
+def test_a_rate_limit_waits_as_long_as_it_says(named: timedelta, waits: timedelta) -> None:
+    found = decided(evolve(verdict("rate_limited", "sender"), retry_in=named))
+    assert (found.due_in, found.wait) == (waits, waits)
 
 
 def test_an_unknown_outcome_waits_before_its_policy() -> None:

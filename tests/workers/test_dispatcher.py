@@ -122,7 +122,7 @@ class Desk:
         for row in rows:
             await campaigns.settle(self.mailing.conn, row.campaign_id, [sent(row)])
             self.permits.drop(row.claim_id)
-        self.lane.give_back(len(rows))
+            self.lane.give_back(1, row.campaign_id)
 
     async def until_claimed(self, count: int) -> None:
         def claimed() -> None:
@@ -235,7 +235,7 @@ async def test_what_falls_due_is_claimed_then(working: Desk) -> None:
     for row, wait in ((first, timedelta(seconds=0.3)), (second, timedelta(seconds=0.9))):
         await campaigns.settle(mailing.conn, campaign, [deferred(row, wait)])
         working.permits.drop(row.claim_id)
-    working.lane.give_back(2)
+    working.lane.give_back(2, campaign)
 
     await working.until_claimed(4)
     assert [row.delivery_id for row in working.rows[2:]] == [first.delivery_id, second.delivery_id]
@@ -399,6 +399,8 @@ async def test_one_declared_dead_gets_nothing_and_begins_a_new_life(desk: Desk, 
         (Work([], [], timedelta(hours=5), [], False), None, False),
         (Work([], [], None, [], True), None, False),
         (Work([], [], None, [], True), 1, True),
+        (Work([], [], None, [], False, waking=[1]), None, False),
+        (Work([], [], None, [], False, wake_in=timedelta(days=30)), None, True),
     ],
 )
 async def test_when_there_is_nothing_left_to_do(mailing: Mailing, work: Work, only: int | None, rests: bool) -> None:

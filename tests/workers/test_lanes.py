@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from postledger.workers.lanes import CLAIM_EVERY, NEVER, OPEN_LONGEST, Lane
+from postledger.ledger.queue import Lease
+from postledger.workers.lanes import CLAIM_EVERY, NEVER, OPEN_LONGEST, QUOTA_IN_A_ROW, Lane
 from postledger.workers.providers.base import Provider
 from postledger.workers.providers.null import NullProvider
 from tests.workers.clocks import Clock
@@ -44,16 +45,16 @@ def test_nothing_is_claimed_before_the_relay_has_been_tried(clock: Clock) -> Non
 
 def test_a_claim_takes_half_the_lane_at_least(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
+    lane.take(10, 1)
     for free, claimable in ((1, 0), (4, 0), (5, 5), (10, 10)):
-        lane.give_back(free - lane.free)
+        lane.give_back(free - lane.free, 1)
         assert lane.claimable() == claimable, free
 
 
 def test_slow_sends_do_not_starve_the_free_slots(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
-    lane.give_back(2)
+    lane.take(10, 1)
+    lane.give_back(2, 1)
     assert lane.claimable() == 0
     assert lane.retry_in() == pytest.approx(CLAIM_EVERY)
 
@@ -63,11 +64,11 @@ def test_slow_sends_do_not_starve_the_free_slots(clock: Clock) -> None:
 
 def test_a_full_lane_waits_for_room_alone(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
+    lane.take(10, 1)
     clock.now += 10
     assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
 
-    lane.give_back(1)
+    lane.give_back(1, 1)
     assert lane.room.is_set()
 
 
@@ -75,20 +76,20 @@ def test_a_lane_of_batches_claims_whole_ones(clock: Clock) -> None:
     lane = opened(clock, provider=NullProvider())
     assert (lane.capacity, lane.claimable()) == (1000, 500)
 
-    lane.take(500)
+    lane.take(500, 1)
     assert lane.claimable() == 500
-    lane.take(300)
+    lane.take(300, 1)
     clock.now += 10
     assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
 
-    lane.give_back(300)
+    lane.give_back(300, 1)
     assert lane.room.is_set()
     assert lane.claimable() == 500
 
 
 def test_sends_that_fail_together_count_once(clock: Clock) -> None:
     lane = opened(clock)
-    lane.take(10)
+    lane.take(10, 1)
     assert lane.broke("down") == timedelta(seconds=1)
     clock.now += 0.25
     assert lane.broke("down") == timedelta(seconds=0.75)
@@ -116,10 +117,10 @@ def test_after_a_trial_one_mail_proves_the_relay(clock: Clock) -> None:
     lane.opened()
     assert lane.claimable() == 1
 
-    lane.take(1)
+    lane.take(1, 1)
     assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
     lane.worked()
-    lane.give_back(1)
+    lane.give_back(1, 1)
     assert lane.room.is_set()
     assert lane.claimable() == 10
 
@@ -141,3 +142,86 @@ def test_the_whole_sender_slows_down(clock: Clock) -> None:
 
     clock.now += 60
     assert lane.claimable() == 10
+
+
+class TestQuota:
+    def test_ten_fresh_ones_in_a_row_tell_of_it(self, clock: Clock) -> None:
+        lane = opened(clock)
+        told = [lane.refused_452(fresh=True) for _ in range(QUOTA_IN_A_ROW)]
+        assert told == [False] * (QUOTA_IN_A_ROW - 1) + [True]
+
+    def test_those_who_were_tried_before_do_not(self, clock: Clock) -> None:
+        """The last rows of a campaign are full mailboxes that are tried again and again."""
+        lane = opened(clock)
+        assert not any(lane.refused_452(fresh=False) for _ in range(100))
+
+    def test_one_that_is_taken_ends_the_row(self, clock: Clock) -> None:
+        lane = opened(clock)
+        for _ in range(5):
+            assert not any(lane.refused_452(fresh=True) for _ in range(QUOTA_IN_A_ROW - 1))
+            lane.accepted()
+
+    def test_then_one_mail_at_a_time_until_one_is_taken(self, clock: Clock) -> None:
+        lane = opened(clock)
+        lane.short_of_quota()
+        assert lane.claimable() == 1
+        lane.take(1, 1)
+        assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
+        lane.worked()
+        lane.give_back(1, 1)
+        assert lane.claimable() == 1
+        assert lane.refused_452(fresh=False)
+        lane.accepted()
+        assert lane.claimable() == 10
+        assert not lane.refused_452(fresh=True)
+
+
+class TestRate:
+    def test_it_claims_no_more_than_it_has_tokens(self, clock: Clock) -> None:
+        lane = opened(clock)
+        lane.limit("30/s")
+        assert (lane.claimable(), lane.retry_in()) == (0, 0.0)
+        assert lane.wants_tokens() is not None
+        assert lane.tokens is not None
+        lane.tokens.take(Lease(3, 1 / 30, 0.0, None))
+        assert (lane.claimable(), lane.wants_tokens()) == (3, None)
+        lane.take(3, 1)
+        assert lane.claimable() == 0
+
+    def test_no_tokens_are_asked_for_where_no_slot_is_free(self, clock: Clock) -> None:
+        lane = opened(clock)
+        lane.limit("30/s")
+        lane.take(10, 1)
+        assert (lane.wants_tokens(), lane.claimable(), lane.retry_in()) == (None, 0, NEVER)
+
+    def test_the_same_rate_again_keeps_what_is_leased(self, clock: Clock) -> None:
+        lane = opened(clock)
+        lane.limit("30/s")
+        tokens = lane.tokens
+        lane.limit("30/s")
+        assert lane.tokens is tokens
+        lane.limit("40/s")
+        assert lane.tokens is not tokens
+        lane.limit(None)
+        assert (lane.tokens, lane.claimable()) == (None, 10)
+
+
+class TestShares:
+    @pytest.mark.parametrize(("rivals", "share"), [(1, 10), (2, 5), (3, 4), (10, 1), (50, 1)])
+    def test_slots(self, clock: Clock, rivals: int, share: int) -> None:
+        assert make_lane(clock).share(rivals) == share
+
+    @pytest.mark.parametrize(("rivals", "share"), [(1, 1000), (2, 500), (12, 500)])
+    def test_batches(self, clock: Clock, rivals: int, share: int) -> None:
+        assert make_lane(clock, provider=NullProvider()).share(rivals) == share
+
+    def test_the_last_of_a_campaigns_slots_wakes_the_dispatcher(self, clock: Clock) -> None:
+        """It may be that campaign's end, however busy the lane is with others."""
+        lane = opened(clock)
+        lane.take(8, 1)
+        lane.take(1, 2)
+        lane.give_back(1, 1)
+        assert not lane.room.is_set()
+        lane.give_back(1, 2)
+        assert lane.room.is_set()
+        assert dict(lane.held) == {1: 7}

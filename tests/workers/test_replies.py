@@ -6,6 +6,7 @@ shared beside the repository are run where they exist. Our own are always run.
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,28 @@ def test_enhanced_code_is_found_in_the_text(case: dict[str, Any]):
 )
 def test_enhanced_code(text: str, code: str | None):
     assert enhanced_code(text) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "quota", "retry_in"),
+    [
+        (452, "452 4.3.1 Daily sending quota exceeded", True, None),
+        (550, "550 5.4.5 Daily user sending limit exceeded", True, None),
+        (550, "550 5.4.5 No more today", True, None),
+        (454, "454 4.7.0 Daily message quota exceeded, try again in 6 hours", True, timedelta(hours=6)),
+        (421, "421 4.7.0 Hourly limit reached; retry after 1800 seconds", True, timedelta(minutes=30)),
+        (452, "452 4.3.1 Quota of 500 per day exceeded. Resets in 2 days", True, timedelta(days=1)),
+        (421, "421 4.7.0 Sending limit reached, wait 5s", True, timedelta(minutes=1)),
+        (454, "454 4.7.0 Throttling failure: Maximum sending rate exceeded", False, None),
+        (421, "421 4.7.26 Unauthenticated mail is rate limited", False, None),
+        (452, "452 4.2.2 Mailbox full", False, None),
+        (452, "452 4.3.1 Insufficient system storage", False, None),
+    ],
+)
+def test_a_quota_and_the_wait_that_it_names(code: int, text: str, quota: bool, retry_in: timedelta | None):
+    verdict = classify(Reply("rcpt", code, enhanced_code(text), text))
+    assert (verdict.quota, verdict.retry_in) == (quota, retry_in)
+    assert not quota or (verdict.kind, verdict.scope, verdict.alert) == ("rate_limited", "sender", True)
 
 
 def test_what_events_record():

@@ -1,10 +1,13 @@
 """A worker's own connection: heard, lost, made anew; and what others see of it meanwhile."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
-from postledger.database import Connection, Database
+from postledger.database import SCHEMA_VERSION, Connection, Database
+from postledger.errors import ConfigurationError, UnavailableError
 from postledger.workers.link import Link
 from postledger.workers.session import FALLBACK_SWEEP, IDLE_SWEEP, Session
 from tests.eventually import eventually
@@ -26,6 +29,13 @@ class Cut(Session):
             await eventually(lambda: _true(conn.is_closed()))
             self.owner = None
         return heard
+
+
+class Deaf(Session):
+    """Its helper is in another database: what that sends is not heard, as behind a pooler that nobody sees."""
+
+    async def _check_place(self, conn: Connection) -> None:
+        pass
 
 
 @pytest.fixture
@@ -142,21 +152,69 @@ async def test_who_leaves_says_so_and_wakes_the_others(mailing: Mailing, helper:
 
 
 async def test_unheard_it_sweeps_and_lives_by_its_lease(
-    mailing: Mailing, server: PrivateServer, capsys: pytest.CaptureFixture[str], owner: Connection
+    mailing: Mailing, server: PrivateServer, owner: Connection
 ) -> None:
+    with capture_logs() as logs:
+        async with server.database() as elsewhere:
+            other = Link(Database(elsewhere), "elsewhere")
+            session = Deaf(mailing.database, other, on_buried=lambda: None)
+            await session.open()
+            await kill(owner, session)
+            await session.step()
+
+            assert not session.hears
+            assert session.lease_only
+            assert session.sweep_in == FALLBACK_SWEEP
+            assert (await worker_row(mailing.conn, session.worker))["lease_only"]
+            await session.close()
+            await other.close()
+    assert [entry["event"] for entry in logs].count("notifications_unheard") == 1
+
+
+async def test_it_listens_where_it_works(mailing: Mailing, server: PrivateServer) -> None:
     async with server.database() as elsewhere:
         other = Link(Database(elsewhere), "elsewhere")
         session = Session(mailing.database, other, on_buried=lambda: None)
-        await session.open()
-        await kill(owner, session)
-        await session.step()
-
-        assert not session.hears
-        assert session.sweep_in == FALLBACK_SWEEP
-        assert (await worker_row(mailing.conn, session.worker))["lease_only"]
-        assert capsys.readouterr().out.count("notifications_unheard") == 1
-        await session.close()
+        with pytest.raises(UnavailableError, match=r"--listen .* is another database than --database"):
+            await session.open()
         await other.close()
+
+
+async def test_after_an_upgrade_it_stays_itself_and_says_that_it_is_too_old(
+    mailing: Mailing, helper: Link, owner: Connection
+) -> None:
+    unfit = asyncio.Event()
+    session = Session(mailing.database, helper, on_buried=lambda: None, on_unfit=unfit.set)
+    await session.open()
+    step = asyncio.ensure_future(session.step())
+    await owner.execute("SELECT pg_notify(schema_channel(), '')")  # nothing has changed for us
+    await eventually(lambda: _true(step.done()))
+    assert session.unfit is None
+
+    step = asyncio.ensure_future(session.step())
+    async with owner.transaction():
+        await owner.execute("INSERT INTO schema_version (version) VALUES ($1)", SCHEMA_VERSION + 1)
+        await owner.execute("SELECT pg_notify(schema_channel(), '')")
+    await asyncio.wait_for(unfit.wait(), 30)
+    assert f"version {SCHEMA_VERSION + 1}, newer than the {SCHEMA_VERSION} of this program" in str(session.unfit)
+    assert not await lock_is_free(mailing.conn, session.worker)
+    step.cancel()
+    await session.close()
+
+
+async def restored(owner: Connection) -> None:
+    """As a dump leaves it: the cluster is another, and so is the transaction that brought the rows."""
+    await owner.execute(
+        "INSERT INTO events (xid, campaign_id, delivery_id, type, body) VALUES ('7', 0, 0, 'Migrated', '{}')"
+    )
+    await owner.execute("UPDATE epochs SET cluster = cluster + 1")
+
+
+async def test_a_log_from_another_cluster_is_not_worked_on(mailing: Mailing, helper: Link, owner: Connection) -> None:
+    await restored(owner)
+    session = Session(mailing.database, helper, on_buried=lambda: None)
+    with pytest.raises(ConfigurationError, match=r"another cluster .* 'postledger migrate --new-epoch'"):
+        await session.open()
 
 
 async def test_it_comes_back_when_the_server_does(own_server: PrivateServer) -> None:

@@ -60,7 +60,7 @@ def read_header(lines: Lines, name: str) -> tuple[Dialect, Columns]:
     if taken > 1 and "".join(head[:taken]).count('"') % 2:
         raise DataError(f"{name}, line {lines.number + 1}: a quote in the header is not closed")
     lines.skip(taken)
-    return dialect, _columns([_tidy(title) for title in titles], f"{name}, line {lines.number - taken + 1}")
+    return dialect, read_titles([_tidy(title) for title in titles], f"{name}, line {lines.number - taken + 1}")
 
 
 def _skip_to_header(lines: Lines) -> Dialect | None:
@@ -108,7 +108,8 @@ def _tidy(title: str) -> str:
     return clean_text(title).strip("\ufeff").strip()
 
 
-def _columns(titles: Sequence[str], where: str) -> Columns:
+def read_titles(titles: Sequence[str], where: str) -> Columns:
+    """What each column means by its title. Raises DataError, naming the columns, when they are of no use."""
     roles = {title.lower(): index for index, title in enumerate(titles) if title.lower() in ROLES}
     # A column without a name cannot be asked for by a letter: spreadsheets leave such at the right.
     data = {title: index for index, title in enumerate(titles) if title and title.lower() not in ROLES}

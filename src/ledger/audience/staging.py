@@ -1,14 +1,14 @@
 """Bringing rows into the staging table, in committed chunks, reading ahead while one is written."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from itertools import islice
 
 import structlog
-from attrs import frozen
+from attrs import define, frozen
 
-from ...database import Blocks, Connection
+from ...database import Blocks, Connection, is_pooled
 from ...errors import ConflictError, PostledgerError
 from .report import LINES_KEPT, Line, Report
 from .rows import BadRow, Row
@@ -22,13 +22,13 @@ sql = Blocks("postledger.ledger.audience", "staging.sql")
 log = structlog.get_logger(__name__)
 
 
-@frozen
+@define
 class Staged:
     """What waits in import_rows: `rows` of them, `invalid` of which are there for the report alone."""
 
     import_id: int
-    rows: int
-    invalid: int
+    rows: int = 0
+    invalid: int = 0
 
 
 @frozen
@@ -49,45 +49,58 @@ async def stage(
 ) -> Staged:
     """Write `rows` down for `enqueue_import`; `progress` is told how many are committed so far.
 
-    `conn` is in no transaction. Its session holds the import until `finish` or `discard`; what dead holders
-    have left is thrown away first, and what this very session left. Raises what reading `rows` raises.
+    `conn` is in no transaction. Its session holds the import until `finish` or `discard`. Raises what reading `rows`
+    raises.
+    """
+    async with staging(conn, source, campaign_id) as staged, aclosing(_chunks(staged.import_id, rows)) as chunks:
+        async for chunk in chunks:
+            await _write(conn, staged.import_id, chunk)
+            staged.rows += len(chunk.records)
+            staged.invalid += chunk.invalid
+            if progress:
+                progress(staged.rows)
+    return staged
+
+
+@asynccontextmanager
+async def staging(conn: Connection, source: str, campaign_id: int | None = None) -> AsyncIterator[Staged]:
+    """An import to write rows into, whose counts the block keeps; behind the block it is complete.
+
+    What dead holders have left is thrown away first, and what this very session left; so is this import when the
+    block raises a PostledgerError.
     """
     await discard_abandoned(conn)
-    import_id = await _open(conn, campaign_id, source)
-    written = invalid = 0
+    staged = Staged(await _open(conn, campaign_id, source))
     try:
-        async with aclosing(_chunks(import_id, rows)) as chunks:
-            async for chunk in chunks:
-                await _write(conn, import_id, chunk)
-                written += len(chunk.records)
-                invalid += chunk.invalid
-                if progress:
-                    progress(written)
+        yield staged
     except PostledgerError:
-        await discard(conn, import_id)
+        await discard(conn, staged.import_id)
         raise
-    _expect(import_id, await conn.fetchval(sql.close_staging, import_id))
-    log.info("import staged", import_id=import_id, rows=written, invalid=invalid)
-    return Staged(import_id, written, invalid)
+    expect(staged.import_id, await conn.fetchval(sql.close_staging, staged.import_id))
+    log.info("import staged", import_id=staged.import_id, rows=staged.rows, invalid=staged.invalid)
 
 
-async def read_report(conn: Connection, import_id: int) -> Report:
-    """What became of each row, once `enqueue_import` has run and before `finish`."""
+async def read_report(conn: Connection, import_id: int, unit: str = "line") -> Report:
+    """What became of each row, once `enqueue_import` has run and before `finish`; `unit` is what a row is called."""
     counts = {row["outcome"]: row["rows"] for row in await conn.fetch(sql.count_outcomes, import_id)}
-    lines = [Line(*line) for line in await conn.fetch(sql.read_lines, import_id, LINES_KEPT)]
-    return Report.of(counts, lines)
+    return Report.of(counts, await read_lines(conn, import_id), unit)
+
+
+async def read_lines(conn: Connection, import_id: int) -> list[Line]:
+    """The first of those that were not taken as they were, in order."""
+    return [Line(*line) for line in await conn.fetch(sql.read_lines, import_id, LINES_KEPT)]
 
 
 async def finish(conn: Connection, import_id: int) -> None:
     """The import is used and reported: its rows go, the record of it stays."""
     await conn.execute(sql.sweep_rows, import_id)
-    await conn.execute(sql.drop_hold, import_id)
+    await _let_go(conn, import_id)
 
 
 async def discard(conn: Connection, import_id: int) -> None:
     """Throw an import away that will not be used."""
     await conn.execute(sql.discard_import, import_id)
-    await conn.execute(sql.drop_hold, import_id)
+    await _let_go(conn, import_id)
 
 
 async def discard_abandoned(conn: Connection) -> list[int]:
@@ -101,19 +114,26 @@ async def discard_abandoned(conn: Connection) -> list[int]:
 async def _open(conn: Connection, campaign_id: int | None, source: str) -> int:
     # Nobody sees the row before it is held: the lock is the session's, so that it outlives this transaction.
     async with conn.transaction():
-        import_id: int = await conn.fetchval(sql.open_import, campaign_id, source)
-        await conn.execute(sql.hold_import, import_id)
+        import_id: int = await conn.fetchval(sql.open_import, campaign_id, source, is_pooled(conn))
+        if not is_pooled(conn):
+            await conn.execute(sql.hold_import, import_id)
     return import_id
+
+
+async def _let_go(conn: Connection, import_id: int) -> None:
+    if not is_pooled(conn):
+        await conn.execute(sql.drop_hold, import_id)
 
 
 async def _write(conn: Connection, import_id: int, chunk: _Chunk) -> None:
     # Count and rows are committed together; a crash of the server empties import_rows, and then they differ.
     async with conn.transaction():
         await conn.copy_records_to_table("import_rows", records=chunk.records, columns=_COLUMNS)
-        _expect(import_id, await conn.fetchval(sql.count_chunk, import_id, len(chunk.records)))
+        expect(import_id, await conn.fetchval(sql.count_chunk, import_id, len(chunk.records)))
 
 
-def _expect(import_id: int, found: int | None) -> None:
+def expect(import_id: int, found: int | None) -> None:
+    """Raises ConflictError where a statement did not find the import any more."""
     if found is None:
         raise ConflictError(f"import {import_id} was thrown away by somebody else meanwhile: start it again")
 

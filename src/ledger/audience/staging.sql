@@ -1,10 +1,11 @@
 -- Imports: rows wait in import_rows until one transaction turns them into recipients.
 -- Whoever has an import in hand holds the session lock lock_key('import', id) from its first statement on; an import that is
--- not done and whose lock is free belongs to somebody who died.
+-- not done and whose lock is free belongs to somebody who died. Through a pooler nobody can hold such a lock: then it is given
+-- up after a day.
 
 -- name: open_import
 -- A new import; commit it together with hold_import.
-INSERT INTO imports (campaign_id, source) VALUES ($1, $2) RETURNING id;
+INSERT INTO imports (campaign_id, source, pooled) VALUES ($1, $2, $3) RETURNING id;
 
 -- name: hold_import
 -- Say that this session lives and has the import in hand.
@@ -17,9 +18,10 @@ SELECT pg_advisory_unlock(lock_key('import', $1));
 -- Throw away what the dead have left; the ids. A lock is tried for candidates alone, hence MATERIALIZED. Whoever finished
 -- between the reading and the locking is left alone by the second look at state.
 WITH unfinished AS MATERIALIZED (
-    SELECT id FROM imports WHERE state <> 'done'
+    SELECT id, pooled, started_at FROM imports WHERE state <> 'done'
 ), abandoned AS MATERIALIZED (
-    SELECT id FROM unfinished WHERE pg_try_advisory_xact_lock(lock_key('import', id))
+    SELECT id FROM unfinished
+    WHERE CASE WHEN pooled THEN started_at < clock() - interval '1 day' ELSE pg_try_advisory_xact_lock(lock_key('import', id)) END
 ), swept AS (
     DELETE FROM import_rows s USING abandoned a WHERE s.import_id = a.id
 )

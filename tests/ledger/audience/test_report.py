@@ -45,10 +45,10 @@ def test_json() -> None:
 
 
 def test_text_names_counts_lines_and_how_many_more() -> None:
-    lines = [Line(7, "duplicate_key", "this key stands on an earlier line"), Line(9, "invalid")]
+    lines = [Line(7, "duplicate_key", "this key stands further up"), Line(9, "invalid")]
     assert Report.of(COUNTS, lines).to_text().splitlines() == [
         "1,046 rows: 230 accepted, 814 duplicate key, 1 duplicate address, 1 invalid",
-        "  line 7: duplicate key: this key stands on an earlier line",
+        "  line 7: duplicate key: this key stands further up",
         "  line 9: invalid",
         "  and 814 more (--json lists them)",
     ]

@@ -1,0 +1,40 @@
+-- People from a query of the user's own, in a session with the login's own rights, settings and nothing more.
+
+-- name: be_the_login
+-- Whatever role the login takes on by itself.
+SET ROLE NONE
+
+-- name: make_shelf
+-- The only thing that a read-only transaction may write to is a temporary table.
+CREATE TEMPORARY TABLE {shelf} (line bigint, email text, key text, name text, data jsonb);
+GRANT SELECT ON {shelf} TO {role}
+
+-- name: describe
+-- The query as it will stand in `fill`: what fits in here is a query, and nothing else.
+SELECT * FROM (
+{query}
+) AS q
+
+-- name: fill
+-- In a read-only transaction. $1: the titles of the columns that are merge data.
+INSERT INTO {shelf} (line, email, key, name, data)
+SELECT row_number() OVER (), {email}, {key}, {name}, {data} FROM (
+{query}
+) AS q ({columns})
+
+-- name: act
+-- From here on with the app's rights and schema, until the transaction ends.
+SELECT set_config('role', $1, true), set_config('search_path', $2, true)
+
+-- name: take
+-- Everybody to the staging table, as a file's rows come there: the key is the address where none is given.
+INSERT INTO import_rows (import_id, line, key, email, name, data, outcome, reason)
+SELECT $1, s.line, CASE WHEN s.fault IS NULL THEN coalesce(s.key, s.email) END, CASE WHEN s.fault IS NULL THEN s.email END,
+       CASE WHEN s.fault IS NULL THEN s.name END, CASE WHEN s.fault IS NULL THEN s.data END,
+       CASE WHEN s.fault IS NOT NULL THEN 'invalid' END, s.fault
+FROM (SELECT n.line, n.key, n.email, n.name, n.data, recipient_fault(n.email, n.key, n.name, n.data) AS fault
+      FROM (SELECT line, nullif(btrim(key, E' \t\r\n\u00A0'), '') AS key, normal_address(btrim(email, E' \t\r\n\u00A0')) AS email,
+                   nullif(btrim(name, E' \t\u00A0'), '') AS name, data FROM {shelf} OFFSET 0) n OFFSET 0) s
+
+-- name: count_taken
+SELECT count(*) AS rows, count(*) FILTER (WHERE outcome IS NOT NULL) AS invalid FROM import_rows WHERE import_id = $1

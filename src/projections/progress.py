@@ -1,0 +1,51 @@
+"""How campaigns stand by the sealed log: counts, pace, first and last times, without counting millions of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from attrs import frozen
+
+from ..database import Blocks, Connection
+
+sql = Blocks("postledger.projections", "progress.sql")
+
+PAGE = 10_000
+"""Events in one transaction of the follower."""
+
+
+@frozen
+class Progress:
+    """A campaign a moment ago: up to this block, or to some event in it where it is a large one."""
+
+    pending: int
+    sending: int
+    sent: int
+    failed: int
+    skipped: int
+    cancelled: int
+    unknown: int
+    first_at: datetime
+    last_at: datetime
+    first_sent_at: datetime | None
+    last_sent_at: datetime | None
+    block_no: int
+    sealed_at: datetime
+
+
+async def follow(conn: Connection, *, timeout: float | None = None) -> int | None:
+    """One page of the follower; how many events it had. 0: it has caught up. None: somebody else is at it."""
+    followed: int | None = await conn.fetchval(sql.follow, PAGE, timeout=timeout)
+    return followed
+
+
+async def read(conn: Connection, campaign_id: int) -> Progress | None:
+    """How a campaign stands; None for one of whose deliveries nothing has been sealed."""
+    row = await conn.fetchrow(sql.read, campaign_id)
+    return None if row is None else Progress(*row)
+
+
+async def minutes(conn: Connection, campaign_id: int, limit: int = 60) -> Sequence[tuple[datetime, int]]:
+    """How many were sent in each minute in which any were, the latest first."""
+    return [(row["minute"], row["sent"]) for row in await conn.fetch(sql.minutes, campaign_id, limit)]

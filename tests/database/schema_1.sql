@@ -1,0 +1,1189 @@
+-- The story of the tables.
+--
+-- A campaign is a letter and the people it goes to. Whatever happens to a campaign, to one delivery (one person in one
+-- campaign) or to a contact (one address, over all campaigns) is a row in `events`; that log is append-only, and all else
+-- that can change is a projection of it, folded in the same transaction that appends.
+--
+-- `recipients` says who: written once, erasable, its content sealed by a digest in the log. `recipient_queue` says where
+-- each delivery stands: one narrow row per recipient, the queue that workers claim from with FOR UPDATE SKIP LOCKED. The
+-- mark of a waiting row is that it has a `due_at`; the claim index covers just those, so finished, paused and far-away rows
+-- cost the claim nothing, and the update that settles a row touches no indexed column (a heap-only update).
+-- `claims` has one row per batch that a worker holds, gone when its last row is settled: the way to a dead worker's rows.
+-- `workers` has one row per process start; a worker lives while it holds its session lock, or until its lease is over.
+--
+-- Every transition is one function here, so it is one round trip and the same for every language: enqueue_import, claim,
+-- settle, permit, reclaim, change_campaign, finish_campaign, requeue, suppress. Inside: lock the set in key order, check
+-- against `transitions`, append, fold. Nothing here names the schema: it is created under a search_path, and each function
+-- keeps that search_path. Locks are advisory, their keys made from schema, kind and id by lock_key().
+--
+-- The planner knows nothing of rows written a moment ago: it takes a campaign that is younger than the statistics for empty,
+-- and tables never analysed for small. So the functions pin their plans: the set is locked once, by index, and touched again
+-- by its tids; look-ups per element are LATERAL ... OFFSET 0, which the planner cannot turn round; in the hot ones seqscan,
+-- hash join, merge join and (where an index gives the order) sort are switched off.
+--
+-- Lock order, the same everywhere: campaign lock, worker row, claims rows (by id), queue rows (by delivery), contacts.
+-- Errors cross the border by SQLSTATE: PL001 no such campaign, PL002 campaign closed, PL003 address not acceptable,
+-- PL004 transition not allowed, PL005 version conflict, PL006 worker unknown or dead, PL007 staged rows incomplete,
+-- PL009 the log is append-only.
+
+-- One clock. Everything due, leased or recorded is measured by it; tests replace this function.
+CREATE FUNCTION clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$ SELECT clock_timestamp() $$;
+
+CREATE FUNCTION rfc3339(timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+AS $$ SELECT to_char($1 AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
+
+-- Advisory locks share one space of bigints per database: worker 7 must never meet campaign 7, nor another installation.
+CREATE FUNCTION lock_key(kind text, id bigint DEFAULT 0) RETURNS bigint LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$ SELECT hashtextextended(current_schema() || ':' || kind || ':' || id, 0) $$;
+
+-- The notification channel of this installation; a worker's own channel, for its probe, has its id behind it.
+CREATE FUNCTION wake_channel(worker bigint DEFAULT NULL) RETURNS text LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$ SELECT 'postledger_' || left(md5(current_schema()), 16) || coalesce('_' || worker, '') $$;
+
+CREATE TABLE schema_version (
+    version     int PRIMARY KEY,
+    applied_at  timestamptz NOT NULL DEFAULT clock()
+);
+
+------------------------------------------------------------------------------------------------------------------ secrets
+
+-- HMAC keys, made once by `migrate`: kept as the padded inner and outer keys of RFC 2104, so that SQL needs only sha256().
+CREATE TABLE secrets (
+    name        text PRIMARY KEY,
+    inner_key   bytea NOT NULL CHECK (octet_length(inner_key) = 64),
+    outer_key   bytea NOT NULL CHECK (octet_length(outer_key) = 64)
+);
+
+-- The normal form: trimmed of spaces and NBSP, ASCII letters in lower case. A domain that is not ASCII must have become an
+-- A-label before it gets here (Python does that).
+CREATE FUNCTION normal_address(address text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT lower(btrim(address, ' ' || U&'\00A0') COLLATE "C") $$;
+
+CREATE FUNCTION keyed_hash(inner_key bytea, outer_key bytea, message text) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
+AS $$ SELECT sha256(outer_key || sha256(inner_key || convert_to(message, 'UTF8'))) $$;
+
+-- What stands for an address wherever it must outlive the person's data: HMAC-SHA256 of the normal form.
+CREATE FUNCTION address_hash(address text) RETURNS bytea LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$ SELECT keyed_hash(inner_key, outer_key, normal_address(address)) FROM secrets WHERE name = 'address' $$;
+
+--------------------------------------------------------------------------------------------------------------------- log
+
+CREATE SEQUENCE events_position CACHE 1;
+
+-- The log. A stream is (campaign_id, delivery_id): a campaign's own is (c, 0), a contact's (0, contact_id), the system's
+-- (0, 0). `version` counts a stream from 1; provider feedback and evidence have none, since they change no state.
+-- `position` is drawn when the row is inserted, always after the row lock, which makes it causal within a stream; across
+-- streams it says nothing about commit order: followers go by sealed blocks. `xid` and `epoch` are never supplied by hand.
+CREATE TABLE events (
+    position     bigint      NOT NULL DEFAULT nextval('events_position'),
+    xid          xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    epoch        smallint    NOT NULL DEFAULT 1,
+    campaign_id  bigint      NOT NULL,
+    delivery_id  bigint      NOT NULL,
+    version      int,
+    type         text        NOT NULL,
+    body         jsonb       NOT NULL,
+    at           timestamptz NOT NULL DEFAULT clock(),
+    CONSTRAINT events_stream UNIQUE (campaign_id, delivery_id, version),
+    CONSTRAINT events_version_positive CHECK (version > 0),
+    CONSTRAINT events_body_object CHECK (jsonb_typeof(body) = 'object')
+) PARTITION BY RANGE (campaign_id);
+
+CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (MINVALUE) TO (MAXVALUE);
+
+CREATE INDEX events_xid ON events (xid);
+CREATE INDEX events_position_brin ON events USING brin (position) WITH (pages_per_range = 32);
+
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the log is append-only: % on % is refused', TG_OP, TG_TABLE_NAME USING ERRCODE = 'PL009';
+END $$;
+
+-- On the parent and on each partition, always (also for replication roles), for the owner too.
+CREATE FUNCTION guard_log() RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_table regclass;
+BEGIN
+    FOR v_table IN SELECT 'events'::regclass UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = 'events'::regclass LOOP
+        IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = v_table AND tgname = 'append_only_rows') THEN
+            EXECUTE format('CREATE TRIGGER append_only_rows BEFORE UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION refuse_change()', v_table);
+        END IF;
+        IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = v_table AND tgname = 'append_only_table') THEN
+            EXECUTE format('CREATE TRIGGER append_only_table BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()', v_table);
+        END IF;
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER append_only_rows', v_table);
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER append_only_table', v_table);
+    END LOOP;
+END $$;
+SELECT guard_log();
+
+-- What may happen: the state machines of campaigns and deliveries ('' = the stream does not exist yet).
+CREATE TABLE transitions (
+    machine      text NOT NULL,
+    event        text NOT NULL,
+    from_status  text NOT NULL,
+    to_status    text NOT NULL,
+    PRIMARY KEY (machine, event, from_status)
+);
+INSERT INTO transitions (machine, event, from_status, to_status) VALUES
+    ('campaign', 'Drafted',         '',          'draft'),
+    ('campaign', 'Changed',         'draft',     'draft'),
+    ('campaign', 'Changed',         'scheduled', 'scheduled'),
+    ('campaign', 'RecipientsAdded', 'draft',     'draft'),
+    ('campaign', 'RecipientsAdded', 'scheduled', 'scheduled'),
+    ('campaign', 'RecipientsAdded', 'sending',   'sending'),
+    ('campaign', 'RecipientsAdded', 'paused',    'paused'),
+    ('campaign', 'Scheduled',       'draft',     'scheduled'),
+    ('campaign', 'Unscheduled',     'scheduled', 'draft'),
+    ('campaign', 'Started',         'draft',     'sending'),
+    ('campaign', 'Started',         'scheduled', 'sending'),
+    ('campaign', 'Paused',          'sending',   'paused'),
+    ('campaign', 'Resumed',         'paused',    'sending'),
+    ('campaign', 'Completed',       'sending',   'completed'),
+    ('campaign', 'Reopened',        'completed', 'sending'),
+    ('campaign', 'Cancelled',       'draft',     'cancelled'),
+    ('campaign', 'Cancelled',       'scheduled', 'cancelled'),
+    ('campaign', 'Cancelled',       'sending',   'cancelled'),
+    ('campaign', 'Cancelled',       'paused',    'cancelled'),
+    ('delivery', 'Queued',          '',          'pending'),
+    ('delivery', 'Claimed',         'pending',   'sending'),
+    ('delivery', 'Sent',            'sending',   'sent'),
+    ('delivery', 'Sent',            'pending',   'sent'),
+    ('delivery', 'Sent',            'unknown',   'sent'),
+    ('delivery', 'Sent',            'failed',    'sent'),
+    ('delivery', 'Deferred',        'sending',   'pending'),
+    ('delivery', 'Released',        'sending',   'pending'),
+    ('delivery', 'Failed',          'sending',   'failed'),
+    ('delivery', 'Failed',          'unknown',   'failed'),
+    ('delivery', 'OutcomeUnknown',  'sending',   'unknown'),
+    ('delivery', 'Requeued',        'unknown',   'pending'),
+    ('delivery', 'Requeued',        'failed',    'pending'),
+    ('delivery', 'Skipped',         'pending',   'skipped'),
+    ('delivery', 'Skipped',         'sending',   'skipped'),
+    ('delivery', 'Cancelled',       'pending',   'cancelled');
+
+-- The status that follows, or PL004.
+CREATE FUNCTION next_status(p_machine text, p_event text, p_from text) RETURNS text LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT AS $$
+DECLARE
+    v_to text;
+BEGIN
+    SELECT to_status INTO v_to FROM transitions WHERE machine = p_machine AND event = p_event AND from_status = p_from;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'a % that is % does not allow %', p_machine, coalesce(nullif(p_from, ''), 'not there'), p_event
+            USING ERRCODE = 'PL004', DETAIL = coalesce(p_from, '');
+    END IF;
+    RETURN v_to;
+END $$;
+
+--------------------------------------------------------------------------------------------------------------- campaigns
+
+CREATE TYPE campaign_status AS ENUM ('draft', 'scheduled', 'sending', 'paused', 'completed', 'cancelled');
+CREATE TYPE delivery_status AS ENUM ('pending', 'sending', 'sent', 'failed', 'skipped', 'cancelled', 'unknown');
+
+-- Ways out. The password stands apart from the URL, so that an auditor may read the one and never the other.
+CREATE TABLE senders (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text NOT NULL UNIQUE,
+    url         text NOT NULL,
+    secret      text,
+    created_at  timestamptz NOT NULL DEFAULT clock()
+);
+
+-- Letters, immutable: the key is the sha256 of their content.
+CREATE TABLE templates (
+    hash        text PRIMARY KEY,
+    subject     text NOT NULL,
+    html        text,
+    text        text,
+    created_at  timestamptz NOT NULL DEFAULT clock(),
+    CONSTRAINT templates_not_empty CHECK (html IS NOT NULL OR text IS NOT NULL)
+);
+
+CREATE TABLE campaigns (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name          text NOT NULL,
+    generation    int NOT NULL DEFAULT 1,
+    kind          text NOT NULL CHECK (kind IN ('bulk', 'standing')),
+    status        campaign_status NOT NULL,
+    version       int NOT NULL,
+    pause_reason  text,
+    resume_at     timestamptz,
+    sender_id     bigint NOT NULL,
+    template      text NOT NULL,
+    mail_from     text NOT NULL,
+    reply_to      text,
+    unknown       text NOT NULL DEFAULT 'resend' CHECK (unknown IN ('resend', 'hold')),
+    attempts      int NOT NULL DEFAULT 5 CHECK (attempts > 0),  -- ends what has no certain outcome: unknowns, crashes
+    max_deferred  int CHECK (max_deferred > 0),                  -- ends transient replies; null: only give_up does
+    give_up       interval NOT NULL DEFAULT '24 hours',
+    priority      int NOT NULL DEFAULT 0,
+    created_at    timestamptz NOT NULL DEFAULT clock(),
+    started_at    timestamptz,
+    finished_at   timestamptz,
+    swept_at      timestamptz,  -- a cancelled campaign: when its last waiting row had become cancelled
+    UNIQUE (name, generation),
+    CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
+    CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused')
+);
+CREATE INDEX campaigns_active ON campaigns (priority DESC, id)
+    WHERE status = 'sending' OR (status = 'cancelled' AND swept_at IS NULL);
+
+--------------------------------------------------------------------------------------------------------------- contacts
+
+-- One row for any address that needs a history of its own.
+CREATE TABLE contacts (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    address_hash  bytea NOT NULL UNIQUE,
+    version       int NOT NULL DEFAULT 0,
+    created_at    timestamptz NOT NULL DEFAULT clock()
+);
+
+-- Who must not be mailed, by address hash alone: it survives deletion, re-import and erasure.
+CREATE TABLE suppressions (
+    address_hash  bytea PRIMARY KEY,
+    contact_id    bigint NOT NULL REFERENCES contacts,
+    reason        text NOT NULL,
+    source        text NOT NULL,
+    created_at    timestamptz NOT NULL DEFAULT clock()
+);
+
+------------------------------------------------------------------------------------------------------------- deliveries
+
+CREATE SEQUENCE delivery_ids CACHE 1;
+
+CREATE TABLE recipients (
+    campaign_id    bigint NOT NULL,
+    delivery_id    bigint NOT NULL,
+    recipient_key  text,
+    email          text,
+    name           text,
+    data           jsonb,
+    salt           bytea,
+    address_hash   bytea NOT NULL,
+    once_hash      bytea,  -- the address hash in bulk campaigns; null in standing ones, where one address gets many mails
+    CONSTRAINT recipients_id PRIMARY KEY (campaign_id, delivery_id),
+    -- The campaign comes second, or statistics older than a campaign would let the planner take these for a way to its rows.
+    CONSTRAINT recipients_key UNIQUE (recipient_key, campaign_id),
+    CONSTRAINT recipients_once UNIQUE (once_hash, campaign_id)
+);
+
+-- Half of each page is left free: the claim's update then finds room beside the row, and so does the settling one.
+CREATE TABLE recipient_queue (
+    campaign_id  bigint NOT NULL,
+    delivery_id  bigint NOT NULL,
+    status       delivery_status NOT NULL,
+    attempt      int NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    due_at       timestamptz,
+    version      int NOT NULL,
+    CONSTRAINT recipient_queue_id PRIMARY KEY (campaign_id, delivery_id),
+    CONSTRAINT recipient_queue_due_iff_pending CHECK ((status = 'pending') = (due_at IS NOT NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
+-- The claim's index, and the only one beside the key. It names no status: "pending" and "has a due_at" are the same by the
+-- check above, and an index that named status would make each settling update write every index anew.
+CREATE INDEX recipient_queue_due ON recipient_queue (campaign_id, due_at, delivery_id) WHERE due_at IS NOT NULL;
+
+-- What a provider said, in its own words, at most 4 KB: personal data may stand in it, so it is erasable and not in the log.
+CREATE TABLE replies (
+    campaign_id  bigint NOT NULL,
+    delivery_id  bigint NOT NULL,
+    version      int NOT NULL,
+    text         text NOT NULL CHECK (octet_length(text) <= 4096),
+    PRIMARY KEY (campaign_id, delivery_id, version)
+);
+
+-- The digest in Queued: sha256 over salt, key, address, name and data, each marked null or present and length-prefixed.
+-- (A null field makes its whole term null, hence coalesce. STABLE, not IMMUTABLE, so that it is inlined: convert_to is stable.)
+CREATE FUNCTION recipient_digest(salt bytea, key text, email text, name text, data jsonb) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+AS $$ SELECT encode(sha256(
+    coalesce('\x01'::bytea || int4send(octet_length(salt)) || salt, '\x00')
+    || coalesce('\x01'::bytea || int4send(octet_length(key)) || convert_to(key, 'UTF8'), '\x00')
+    || coalesce('\x01'::bytea || int4send(octet_length(email)) || convert_to(email, 'UTF8'), '\x00')
+    || coalesce('\x01'::bytea || int4send(octet_length(name)) || convert_to(name, 'UTF8'), '\x00')
+    || coalesce('\x01'::bytea || int4send(octet_length(data::text)) || convert_to(data::text, 'UTF8'), '\x00')), 'hex') $$;
+
+----------------------------------------------------------------------------------------------------- workers and claims
+
+CREATE TABLE workers (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session     int NOT NULL DEFAULT 1,
+    label       text NOT NULL DEFAULT '',
+    lease_only  boolean NOT NULL DEFAULT false,  -- behind a pooler a session lock proves nothing: only the lease counts
+    started_at  timestamptz NOT NULL DEFAULT clock(),
+    seen_at     timestamptz NOT NULL DEFAULT clock(),
+    ended_at    timestamptz,
+    ended       text CHECK (ended IN ('left', 'dead')),
+    CONSTRAINT workers_ended CHECK ((ended IS NULL) = (ended_at IS NULL))
+) WITH (fillfactor = 70);
+
+-- `versions` are those of the Claimed events: the fence that a settling call must show. `unsettled` counts down to the end.
+CREATE TABLE claims (
+    claim_id      uuid PRIMARY KEY,
+    worker_id     bigint NOT NULL,
+    campaign_id   bigint NOT NULL,
+    delivery_ids  bigint[] NOT NULL,
+    versions      int[] NOT NULL,
+    unsettled     int NOT NULL CHECK (unsettled >= 0),
+    claimed_at    timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+CREATE INDEX claims_worker ON claims (worker_id);
+
+----------------------------------------------------------------------------------------------------------------- imports
+
+CREATE TABLE imports (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    campaign_id  bigint,
+    source       text NOT NULL,
+    state        text NOT NULL DEFAULT 'staging' CHECK (state IN ('staging', 'staged', 'done')),
+    rows         bigint NOT NULL DEFAULT 0,
+    chunks       int NOT NULL DEFAULT 0,
+    started_at   timestamptz NOT NULL DEFAULT clock(),
+    finished_at  timestamptz,
+    counts       jsonb
+);
+
+-- Unlogged: fast, and emptied by crash recovery; hence imports.rows, checked before use.
+CREATE UNLOGGED TABLE import_rows (
+    import_id  bigint NOT NULL,
+    line       bigint NOT NULL,
+    key        text,
+    email      text,
+    name       text,
+    data       jsonb,
+    outcome    text,
+    reason     text
+);
+CREATE INDEX import_rows_import ON import_rows USING brin (import_id);
+
+---------------------------------------------------------------------------------------------------------------- commands
+
+-- Wakes every listener. A hint with a constant payload, sent only by rare commands: all commits that notify run one after
+-- the other in a cluster, so nothing that claims or settles may do it.
+CREATE FUNCTION wake() RETURNS void LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ SELECT pg_notify(wake_channel(), '') $$;
+
+-- Writes a new campaign down as a draft; unique (name, generation) refuses a twin.
+CREATE FUNCTION draft_campaign(p_name text, p_kind text, p_sender bigint, p_template text, p_mail_from text, p_reply_to text,
+                               p_unknown text, p_attempts int, p_max_deferred int, p_give_up interval, p_priority int) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_id  bigint;
+BEGIN
+    INSERT INTO campaigns (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up, priority)
+    VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up, p_priority)
+    RETURNING id INTO v_id;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_id, 0, 1, 'Drafted', jsonb_build_object(
+        'name', p_name, 'kind', p_kind, 'generation', 1, 'sender', p_sender::text, 'template', p_template, 'unknown', p_unknown,
+        'attempts', p_attempts, 'give_up', extract(epoch FROM p_give_up)::bigint, 'priority', p_priority));
+    RETURN v_id;
+END $$;
+
+-- One event on a campaign's own stream, folded: start, pause, resume, cancel, reopen, ... Returns the new version.
+-- Exclusive against claim and settle, so when it has answered no later claim can see the old status.
+CREATE FUNCTION change_campaign(p_campaign bigint, p_event text, p_body jsonb DEFAULT '{}', p_expected int DEFAULT NULL) RETURNS int
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_to        campaign_status;
+    v_now       timestamptz;
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('campaign', p_campaign));
+    SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no campaign has the id %', p_campaign USING ERRCODE = 'PL001';
+    END IF;
+    IF p_expected IS DISTINCT FROM NULL AND p_expected <> v_campaign.version THEN
+        RAISE EXCEPTION 'the campaign is at version %, not %', v_campaign.version, p_expected USING ERRCODE = 'PL005';
+    END IF;
+    v_to := next_status('campaign', p_event, v_campaign.status::text);
+    IF p_event = 'Paused' AND p_body ->> 'reason' IS NULL THEN
+        p_body := p_body || '{"reason": "operator"}';
+    END IF;
+    v_now := clock();
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    VALUES (p_campaign, 0, v_campaign.version + 1, p_event, p_body, v_now);
+    UPDATE campaigns SET
+        status = v_to,
+        version = version + 1,
+        pause_reason = CASE WHEN p_event = 'Paused' THEN p_body ->> 'reason' WHEN v_to = 'paused' THEN pause_reason END,
+        resume_at = CASE WHEN p_event = 'Paused' THEN (p_body ->> 'resume_at')::timestamptz WHEN v_to = 'paused' THEN resume_at END,
+        started_at = CASE WHEN p_event = 'Started' THEN v_now ELSE started_at END,
+        finished_at = CASE WHEN v_to IN ('completed', 'cancelled') THEN coalesce(finished_at, v_now) END
+    WHERE id = p_campaign;
+    IF p_event <> 'Changed' THEN
+        PERFORM wake();
+    END IF;
+    RETURN v_campaign.version + 1;
+END $$;
+
+-- Turns an import's staged rows into recipients, queue rows and Queued events of one campaign, in one transaction. Who is
+-- there already (by key, or by address in a bulk campaign) is left alone; first line wins. Suppressed people are queued and
+-- skipped at once, so that their history answers why. Returns counts that sum to the staged rows.
+CREATE FUNCTION enqueue_import(p_campaign bigint, p_import bigint,
+                               OUT rows bigint, OUT accepted bigint, OUT duplicate_key bigint, OUT duplicate_address bigint,
+                               OUT invalid bigint, OUT suppressed bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_import    imports%ROWTYPE;
+    v_secret    secrets%ROWTYPE;
+    v_first     bigint;
+    v_new       bigint;
+    v_now       timestamptz;
+    v_due       text;
+    v_source    text;
+    v_counts    jsonb;
+BEGIN
+    -- Two imports into one campaign would meet in two unique indexes in different order: one after the other.
+    PERFORM pg_advisory_xact_lock(lock_key('enqueue', p_campaign));
+    PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', p_campaign));
+    SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no campaign has the id %', p_campaign USING ERRCODE = 'PL001';
+    END IF;
+    IF v_campaign.status = 'cancelled' THEN
+        RAISE EXCEPTION 'campaign "%" is cancelled and takes no more recipients', v_campaign.name USING ERRCODE = 'PL002';
+    END IF;
+    SELECT * INTO v_import FROM imports WHERE id = p_import AND state = 'staged' FOR UPDATE;
+    SELECT count(*), count(*) FILTER (WHERE s.outcome = 'invalid') INTO rows, invalid FROM import_rows s WHERE s.import_id = p_import;
+    IF v_import.id IS NULL OR rows <> v_import.rows THEN
+        RAISE EXCEPTION 'import % has % staged rows, not the % that were written', p_import, rows, coalesce(v_import.rows, 0)
+            USING ERRCODE = 'PL007';
+    END IF;
+    SELECT * INTO v_secret FROM secrets WHERE name = 'address';
+    v_now := clock();
+    v_due := rfc3339(v_now);
+    v_source := 'import:' || p_import;
+    v_first := nextval('delivery_ids');
+
+    -- Who is new.
+    INSERT INTO recipients (campaign_id, delivery_id, recipient_key, email, name, data, salt, address_hash, once_hash)
+    SELECT p_campaign, nextval('delivery_ids'), s.key, s.email, s.name, s.data, uuid_send(gen_random_uuid()), s.hash,
+           CASE WHEN v_campaign.kind = 'bulk' THEN s.hash END
+    FROM (SELECT i.key, i.email, i.name, i.data, keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email) AS hash
+          FROM import_rows i WHERE i.import_id = p_import AND i.outcome IS NULL ORDER BY i.line) s
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS v_new = ROW_COUNT;
+
+    -- Where they stand.
+    INSERT INTO recipient_queue (campaign_id, delivery_id, status, attempt, due_at, version)
+    SELECT p_campaign, r.delivery_id, CASE WHEN x.address_hash IS NULL THEN 'pending' ELSE 'skipped' END::delivery_status, 0,
+           CASE WHEN x.address_hash IS NULL THEN v_now END, CASE WHEN x.address_hash IS NULL THEN 1 ELSE 2 END
+    FROM recipients r LEFT JOIN suppressions x USING (address_hash)
+    WHERE r.campaign_id = p_campaign AND r.delivery_id > v_first
+      AND (v_campaign.kind = 'bulk'  -- in a standing one, somebody may have queued one more meanwhile
+           OR NOT EXISTS (SELECT FROM recipient_queue q WHERE q.campaign_id = p_campaign AND q.delivery_id = r.delivery_id))
+    ORDER BY r.delivery_id;  -- neighbours in the queue are neighbours on the page
+
+    -- What happened.
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    SELECT p_campaign, r.delivery_id, 1, 'Queued', jsonb_build_object('source', v_source, 'due_at', v_due,
+               'digest', recipient_digest(r.salt, r.recipient_key, r.email, r.name, r.data)), v_now
+    FROM recipients r
+    WHERE r.campaign_id = p_campaign AND r.delivery_id > v_first
+      AND (v_campaign.kind = 'bulk'
+           OR NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = r.delivery_id))
+    ORDER BY r.delivery_id;
+    suppressed := 0;
+    IF EXISTS (SELECT FROM suppressions) THEN
+        INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+        SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', x.reason), v_now
+        FROM recipient_queue q
+        CROSS JOIN LATERAL (SELECT o.address_hash FROM recipients o WHERE o.campaign_id = p_campaign AND o.delivery_id = q.delivery_id OFFSET 0) r
+        CROSS JOIN LATERAL (SELECT o.reason FROM suppressions o WHERE o.address_hash = r.address_hash OFFSET 0) x
+        WHERE q.campaign_id = p_campaign AND q.delivery_id > v_first AND q.status = 'skipped' AND q.version = 2
+          AND (v_campaign.kind = 'bulk'
+               OR NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = q.delivery_id AND e.version = 2));
+        GET DIAGNOSTICS suppressed = ROW_COUNT;
+    END IF;
+    accepted := v_new - suppressed;
+
+    -- Who was there before, or twice in the file: a row's fate goes back to its line.
+    IF suppressed > 0 THEN
+        UPDATE import_rows s SET outcome = 'suppressed', reason = d.reason
+        FROM (SELECT i.ctid AS tid, x.reason FROM import_rows i
+              CROSS JOIN LATERAL (SELECT o.reason FROM suppressions o
+                                  WHERE o.address_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email) OFFSET 0) x
+              CROSS JOIN LATERAL (SELECT FROM recipients o WHERE o.recipient_key = i.key AND o.campaign_id = p_campaign
+                                  AND o.delivery_id > v_first AND o.email = i.email OFFSET 0) r
+              WHERE i.import_id = p_import AND i.outcome IS NULL) d
+        WHERE s.ctid = d.tid;
+    END IF;
+    duplicate_key := 0;
+    duplicate_address := 0;
+    IF v_new < rows - invalid THEN
+        UPDATE import_rows s SET
+            outcome = CASE WHEN d.by_key THEN 'duplicate_key' ELSE 'duplicate_address' END,
+            reason = CASE WHEN d.by_key THEN 'this key' ELSE 'this address' END
+                     || CASE WHEN d.before THEN ' is in the campaign already' ELSE ' stands on an earlier line' END
+        FROM (SELECT i.tid, k.by_key, coalesce(CASE WHEN k.by_key THEN r.delivery_id ELSE a.delivery_id END, r.delivery_id) < v_first AS before
+              FROM (SELECT j.ctid AS tid, j.key, j.email, row_number() OVER (PARTITION BY j.key, j.email ORDER BY j.line) AS nth
+                    FROM import_rows j WHERE j.import_id = p_import AND j.outcome IS DISTINCT FROM 'invalid') i
+              LEFT JOIN LATERAL (SELECT o.delivery_id, o.email FROM recipients o
+                                 WHERE o.recipient_key = i.key AND o.campaign_id = p_campaign OFFSET 0) r ON true
+              LEFT JOIN LATERAL (SELECT o.delivery_id FROM recipients o
+                                 WHERE o.once_hash = keyed_hash(v_secret.inner_key, v_secret.outer_key, i.email)
+                                   AND o.campaign_id = p_campaign OFFSET 0) a ON true
+              -- Whoever has the key may stand on a later line, and this line was refused for its address.
+              CROSS JOIN LATERAL (SELECT i.key <> i.email AND (r.delivery_id < v_first OR r.delivery_id <= coalesce(a.delivery_id, r.delivery_id))
+                                         IS TRUE AS by_key) k
+              WHERE (i.nth = 1 AND r.delivery_id > v_first AND r.email = i.email) IS NOT TRUE) d
+        WHERE s.ctid = d.tid;
+        SELECT count(*) FILTER (WHERE s.outcome = 'duplicate_key'), count(*) FILTER (WHERE s.outcome = 'duplicate_address')
+        INTO duplicate_key, duplicate_address FROM import_rows s WHERE s.import_id = p_import;
+    END IF;
+
+    v_counts := jsonb_build_object('rows', rows, 'accepted', accepted, 'duplicate_key', duplicate_key,
+        'duplicate_address', duplicate_address, 'invalid', invalid, 'suppressed', suppressed);
+    IF v_new > 0 THEN
+        IF v_campaign.status = 'completed' THEN
+            INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+            VALUES (p_campaign, 0, v_campaign.version + 1, 'Reopened', jsonb_build_object('by', v_source), v_now);
+            v_campaign.version := v_campaign.version + 1;
+            v_campaign.status := next_status('campaign', 'Reopened', 'completed');
+        END IF;
+        PERFORM next_status('campaign', 'RecipientsAdded', v_campaign.status::text);
+        INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+        VALUES (p_campaign, 0, v_campaign.version + 1, 'RecipientsAdded', jsonb_build_object('source', v_source, 'counts', v_counts), v_now);
+        UPDATE campaigns SET version = v_campaign.version + 1, status = v_campaign.status,
+            finished_at = CASE WHEN v_campaign.status = 'sending' THEN NULL ELSE finished_at END
+        WHERE id = p_campaign;
+        IF v_campaign.status = 'sending' THEN
+            PERFORM wake();
+        END IF;
+    END IF;
+    UPDATE imports SET state = 'done', campaign_id = p_campaign, finished_at = v_now, counts = v_counts WHERE id = p_import;
+END $$;
+
+-- The contact of an address, made when it needs a history.
+CREATE FUNCTION contact_of(p_hash bytea) RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_id  bigint;
+BEGIN
+    INSERT INTO contacts (address_hash, version) VALUES (p_hash, 1) ON CONFLICT (address_hash) DO NOTHING RETURNING id INTO v_id;
+    IF v_id IS NOT NULL THEN
+        INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (0, v_id, 1, 'ContactAdded', '{}');
+    ELSE
+        SELECT id INTO v_id FROM contacts WHERE address_hash = p_hash;
+    END IF;
+    RETURN v_id;
+END $$;
+
+-- From now on nobody mails this address. False when that was so already.
+CREATE FUNCTION suppress_hash(p_hash bytea, p_reason text, p_source text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_contact  bigint := contact_of(p_hash);
+    v_version  int;
+    v_now      timestamptz;
+BEGIN
+    SELECT version INTO v_version FROM contacts WHERE id = v_contact FOR UPDATE;
+    IF EXISTS (SELECT FROM suppressions WHERE address_hash = p_hash) THEN
+        RETURN false;
+    END IF;
+    v_now := clock();
+    INSERT INTO suppressions (address_hash, contact_id, reason, source, created_at) VALUES (p_hash, v_contact, p_reason, p_source, v_now);
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    VALUES (0, v_contact, v_version + 1, 'Suppressed', jsonb_build_object('reason', p_reason, 'source', p_source), v_now);
+    UPDATE contacts SET version = v_version + 1 WHERE id = v_contact;
+    RETURN true;
+END $$;
+
+-- The same by address, which must be in ASCII (PL003).
+CREATE FUNCTION suppress(p_address text, p_reason text, p_source text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF normal_address(p_address) !~ '^[!-~]+@[!-~]+$' THEN
+        RAISE EXCEPTION 'the address is not acceptable: not ASCII, or no "@"' USING ERRCODE = 'PL003';
+    END IF;
+    RETURN suppress_hash(address_hash(p_address), p_reason, p_source);
+END $$;
+
+-- An operator sends the dead letters (failed) and the unknown ones round again; never the suppressed. p_deliveries null: all.
+CREATE FUNCTION requeue(p_campaign bigint, p_deliveries bigint[], p_reason text, p_by text) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_ids       bigint[];
+    v_now       timestamptz;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', p_campaign));
+    SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no campaign has the id %', p_campaign USING ERRCODE = 'PL001';
+    END IF;
+    IF v_campaign.status NOT IN ('sending', 'paused', 'completed') THEN
+        RAISE EXCEPTION 'campaign "%" is %: nothing to retry', v_campaign.name, v_campaign.status USING ERRCODE = 'PL002';
+    END IF;
+    v_now := clock();
+    SELECT array_agg(l.delivery_id) INTO v_ids FROM (
+        SELECT q.delivery_id FROM recipient_queue q
+        WHERE q.campaign_id = p_campaign AND q.status IN ('failed', 'unknown')
+          AND (p_deliveries IS NULL OR q.delivery_id = ANY (p_deliveries))
+          AND NOT EXISTS (SELECT FROM recipients r JOIN suppressions x USING (address_hash)
+                          WHERE r.campaign_id = q.campaign_id AND r.delivery_id = q.delivery_id)
+        ORDER BY q.delivery_id FOR UPDATE OF q) l;
+    IF v_ids IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF v_campaign.status = 'completed' THEN
+        INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+        VALUES (p_campaign, 0, v_campaign.version + 1, 'Reopened', jsonb_build_object('by', p_by), v_now);
+        UPDATE campaigns SET status = 'sending', version = version + 1, finished_at = NULL WHERE id = p_campaign;
+    END IF;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    SELECT p_campaign, q.delivery_id, q.version + 1, 'Requeued',
+           jsonb_build_object('reason', p_reason, 'by', p_by, 'due_at', rfc3339(v_now)), v_now
+    FROM recipient_queue q WHERE q.campaign_id = p_campaign AND q.delivery_id = ANY (v_ids);
+    UPDATE recipient_queue SET status = 'pending', attempt = 0, due_at = v_now, version = version + 1
+    WHERE campaign_id = p_campaign AND delivery_id = ANY (v_ids);
+    PERFORM wake();
+    RETURN cardinality(v_ids);
+END $$;
+
+-- Ends a bulk campaign whose rows have all ended: proven under the exclusive lock, never concluded from an empty batch.
+-- (Every row in flight belongs to a claim, every other open row has a due_at.) For a cancelled one it ends the sweep.
+CREATE FUNCTION finish_campaign(p_campaign bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_counts    jsonb;
+    v_open      boolean;
+BEGIN
+    FOR i IN 1..2 LOOP
+        IF i = 2 THEN  -- the cheap look said yes; now prove it
+            PERFORM pg_advisory_xact_lock(lock_key('campaign', p_campaign));
+        END IF;
+        SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign;
+        SELECT EXISTS (SELECT FROM recipient_queue WHERE campaign_id = p_campaign AND due_at IS NOT NULL)
+            OR EXISTS (SELECT FROM claims WHERE campaign_id = p_campaign AND unsettled > 0) INTO v_open;
+        IF v_open OR v_campaign.id IS NULL THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    IF v_campaign.status = 'cancelled' THEN
+        UPDATE campaigns SET swept_at = clock() WHERE id = p_campaign AND swept_at IS NULL;
+        RETURN true;
+    END IF;
+    IF v_campaign.status <> 'sending' OR v_campaign.kind <> 'bulk' THEN
+        RETURN false;
+    END IF;
+    SELECT coalesce(jsonb_object_agg(s.status, s.n), '{}') INTO v_counts
+    FROM (SELECT status, count(*) AS n FROM recipient_queue WHERE campaign_id = p_campaign GROUP BY status) s;
+    PERFORM change_campaign(p_campaign, 'Completed', jsonb_build_object('counts', v_counts));
+    RETURN true;
+END $$;
+
+----------------------------------------------------------------------------------------------------- what workers call
+
+-- A process says that it is there; it then takes lock_key('worker', id) on its session and keeps it for its whole life.
+CREATE FUNCTION enlist_worker(p_label text) RETURNS bigint LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ INSERT INTO workers (label) VALUES (p_label) RETURNING id $$;
+
+-- After each (re-)lock. Null: declared dead meanwhile, the process must enlist anew.
+CREATE FUNCTION relock_worker(p_worker bigint, p_lease_only boolean) RETURNS int LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ UPDATE workers SET session = session + 1, seen_at = clock(), lease_only = p_lease_only WHERE id = p_worker AND ended IS NULL RETURNING session $$;
+
+-- The last word of a process. What it gave back has an owner to find, so it wakes the others.
+CREATE FUNCTION leave_worker(p_worker bigint) RETURNS void LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$
+    UPDATE workers SET ended = 'left', ended_at = clock() WHERE id = p_worker AND ended IS NULL;
+    SELECT wake();
+$$;
+
+-- Which campaigns have work now, in serving order; which cancelled ones have rows to be cancelled, due or not, which takes no
+-- sender; how long until anything more falls due (null: nothing will by itself); which bulk campaigns may be at their end; whether other workers hold claims (then somebody has to watch them).
+CREATE FUNCTION next_work(p_worker bigint, p_only bigint DEFAULT NULL,
+                          OUT campaigns bigint[], OUT cancelled bigint[], OUT due_in interval, OUT finishable bigint[], OUT watch boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
+DECLARE
+    v_now  timestamptz := clock();
+BEGIN
+    SELECT coalesce(array_agg(c.id ORDER BY c.priority DESC, c.id) FILTER (WHERE d.due_at <= v_now AND c.status = 'sending'), '{}'),
+           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
+           min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
+           coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND (c.kind = 'bulk' OR c.status = 'cancelled')
+               AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}')
+    INTO campaigns, cancelled, due_in, finishable
+    FROM campaigns c
+    LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
+                       ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON true
+    WHERE (c.status = 'sending' OR (c.status = 'cancelled' AND c.swept_at IS NULL)) AND (p_only IS NULL OR c.id = p_only);
+    watch := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
+END $$;
+
+-- Takes up to p_limit due rows of one campaign for one worker. The claim_id is the worker's: repeating the call returns the
+-- same rows, so an answer that was lost loses nothing. `busy`: somebody else held the campaign or a due row; that is not
+-- the same as empty. `due_in`: until the next row of this campaign, when nothing is due. Who may not be mailed is skipped
+-- here; in a cancelled campaign every row is cancelled instead. The plan is pinned to index and tid scans: the planner
+-- knows nothing of rows changed a moment ago.
+CREATE FUNCTION claim(p_campaign bigint, p_claim uuid, p_worker bigint, p_limit int, p_content boolean,
+                      OUT busy boolean, OUT due_in interval, OUT skipped int, OUT cancelled int,
+                      OUT delivery_ids bigint[], OUT versions int[], OUT attempts int[], OUT ages interval[],
+                      OUT keys text[], OUT emails text[], OUT names text[], OUT data jsonb[])
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET enable_sort = off SET jit = off AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_now       timestamptz;
+    v_tids      tid[];
+    v_ids       bigint[];
+    v_skip      bigint[];
+    v_skip_why  text[];
+    v_tid       tid[];
+    v_claimed   int;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    busy := false;
+    skipped := 0;
+    cancelled := 0;
+    v_now := clock();
+
+    -- The same call again: the same rows, as far as they are still this claim's.
+    SELECT array_agg(q.delivery_id), array_agg(q.version), array_agg(q.attempt) INTO delivery_ids, versions, attempts
+    FROM claims k, unnest(k.delivery_ids, k.versions) AS h(delivery_id, version)
+    CROSS JOIN LATERAL (SELECT r.delivery_id, r.version, r.attempt, r.status FROM recipient_queue r
+                        WHERE r.campaign_id = p_campaign AND r.delivery_id = h.delivery_id OFFSET 0) q
+    WHERE k.claim_id = p_claim AND k.worker_id = p_worker AND k.campaign_id = p_campaign
+      AND q.version = h.version AND q.status = 'sending';
+
+    IF delivery_ids IS NULL THEN
+        -- Never waits for a campaign: who pauses it has to.
+        IF NOT pg_try_advisory_xact_lock_shared(lock_key('campaign', p_campaign)) THEN
+            busy := true;
+            RETURN;
+        END IF;
+        -- Whoever idled has let its lease run out, and must not be taken for dead because of the claim that it is making.
+        UPDATE workers SET seen_at = v_now WHERE id = p_worker AND ended IS NULL AND seen_at < v_now - interval '1 second';
+        -- A worker that was buried meanwhile gets nothing; the burial waits for this lock, so none of its rows is overlooked.
+        PERFORM 1 FROM workers WHERE id = p_worker AND ended IS NULL FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'worker % is not known or was declared dead', p_worker USING ERRCODE = 'PL006';
+        END IF;
+        SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign;  -- a later statement than the lock
+        IF v_campaign.status IS NULL OR v_campaign.status NOT IN ('sending', 'cancelled') THEN
+            RETURN;
+        END IF;
+
+        -- Lock the set, earliest first. What others hold is passed over.
+        SELECT array_agg(l.tid), array_agg(l.delivery_id), array_agg(l.version + 1), array_agg(l.attempt)
+        INTO v_tids, delivery_ids, versions, attempts
+        FROM (SELECT q.ctid AS tid, q.delivery_id, q.version, q.attempt FROM recipient_queue q
+              WHERE q.campaign_id = p_campaign AND q.due_at IS NOT NULL AND (q.due_at <= v_now OR v_campaign.status = 'cancelled')
+              ORDER BY q.due_at, q.delivery_id LIMIT p_limit FOR UPDATE SKIP LOCKED) l;
+
+        IF v_tids IS NULL OR cardinality(v_tids) < p_limit THEN
+            SELECT q.due_at <= v_now AND NOT (q.delivery_id = ANY (coalesce(delivery_ids, '{}'))), q.due_at - v_now INTO busy, due_in
+            FROM recipient_queue q WHERE q.campaign_id = p_campaign AND q.due_at IS NOT NULL AND NOT (q.delivery_id = ANY (coalesce(delivery_ids, '{}')))
+            ORDER BY q.due_at, q.delivery_id LIMIT 1;
+            busy := coalesce(busy, false);
+        END IF;
+        IF v_tids IS NULL THEN
+            RETURN;
+        END IF;
+        v_claimed := cardinality(v_tids);
+
+        IF v_campaign.status = 'cancelled' THEN
+            INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+            SELECT p_campaign, i.id, i.version, 'Cancelled', '{}', v_now FROM unnest(delivery_ids, versions) AS i(id, version);
+            UPDATE recipient_queue SET status = 'cancelled', due_at = NULL, version = version + 1 WHERE ctid = ANY (v_tids);
+            cancelled := v_claimed;
+            delivery_ids := NULL;
+            RETURN;
+        END IF;
+
+        -- Who may not be mailed.
+        SELECT array_agg(i.id), array_agg(x.reason) INTO v_skip, v_skip_why
+        FROM unnest(delivery_ids) AS i(id)
+        CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
+        CROSS JOIN LATERAL (SELECT s.reason FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x;
+        IF v_skip IS NOT NULL THEN
+            INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+            SELECT p_campaign, i.id, i.version, 'Skipped', jsonb_build_object('reason', s.why), v_now
+            FROM unnest(v_skip, v_skip_why) AS s(id, why) JOIN unnest(delivery_ids, versions) AS i(id, version) ON i.id = s.id;
+            UPDATE recipient_queue SET status = 'skipped', due_at = NULL, version = version + 1
+            WHERE ctid = ANY (v_tids) AND delivery_id = ANY (v_skip);
+            skipped := cardinality(v_skip);
+            SELECT array_agg(i.tid), array_agg(i.id), array_agg(i.version), array_agg(i.attempt) INTO v_tid, v_ids, versions, attempts
+            FROM unnest(v_tids, delivery_ids, versions, attempts) AS i(tid, id, version, attempt) WHERE i.id <> ALL (v_skip);
+            v_tids := v_tid;
+            delivery_ids := v_ids;
+            IF v_ids IS NULL THEN
+                RETURN;
+            END IF;
+        END IF;
+
+        -- Check is by the lock (pending rows only), append, fold.
+        INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+        SELECT p_campaign, i.id, i.version, 'Claimed', jsonb_build_object('claim_id', p_claim, 'worker', p_worker::text,
+                   'sender', v_campaign.sender_id::text, 'attempt', i.attempt + 1), v_now
+        FROM unnest(delivery_ids, versions, attempts) AS i(id, version, attempt);
+        UPDATE recipient_queue SET status = 'sending', due_at = NULL, version = version + 1 WHERE ctid = ANY (v_tids);
+        GET DIAGNOSTICS v_claimed = ROW_COUNT;
+        IF v_claimed <> cardinality(delivery_ids) THEN
+            RAISE EXCEPTION 'claim of % locked % rows and changed %', p_campaign, cardinality(delivery_ids), v_claimed;
+        END IF;
+        INSERT INTO claims (claim_id, worker_id, campaign_id, delivery_ids, versions, unsettled, claimed_at)
+        VALUES (p_claim, p_worker, p_campaign, delivery_ids, versions, v_claimed, v_now);
+    END IF;
+
+    -- How long a delivery has been tried; null for the first time.
+    IF EXISTS (SELECT FROM unnest(versions) AS v(version) WHERE v.version > 2) THEN
+        SELECT array_agg(v_now - t.at ORDER BY i.n) INTO ages
+        FROM unnest(delivery_ids, versions) WITH ORDINALITY AS i(id, version, n)
+        LEFT JOIN LATERAL (SELECT min(e.at) AS at FROM events e WHERE i.version > 2 AND e.campaign_id = p_campaign
+                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Claimed') t ON true;
+    END IF;
+    IF p_content THEN
+        SELECT array_agg(r.recipient_key ORDER BY i.n), array_agg(r.email ORDER BY i.n), array_agg(r.name ORDER BY i.n), array_agg(r.data ORDER BY i.n)
+        INTO keys, emails, names, data
+        FROM unnest(delivery_ids) WITH ORDINALITY AS i(id, n)
+        CROSS JOIN LATERAL (SELECT s.recipient_key, s.email, s.name, s.data FROM recipients s
+                            WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r;
+    END IF;
+END $$;
+
+-- What becomes of deliveries whose outcome is unknown: nothing in a cancelled campaign or where the policy is `hold`;
+-- else they go round again, or have failed when their attempts are used up. Called right after OutcomeUnknown.
+CREATE FUNCTION apply_unknown_policy(p_campaign bigint, p_deliveries bigint[], p_due_in interval[]) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_campaign  campaigns%ROWTYPE;
+    v_now       timestamptz := clock();
+    v_tids      tid[];
+    v_ids       bigint[];
+    v_versions  int[];
+    v_attempts  int[];
+    v_due       timestamptz[];
+BEGIN
+    SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign;
+    IF v_campaign.status = 'cancelled' OR v_campaign.unknown = 'hold' THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(q.ctid), array_agg(q.delivery_id), array_agg(q.version), array_agg(q.attempt), array_agg(v_now + coalesce(i.due_in, '0'))
+    INTO v_tids, v_ids, v_versions, v_attempts, v_due
+    FROM unnest(p_deliveries, p_due_in) AS i(id, due_in)
+    CROSS JOIN LATERAL (SELECT r.ctid, r.delivery_id, r.version, r.attempt FROM recipient_queue r
+                        WHERE r.campaign_id = p_campaign AND r.delivery_id = i.id AND r.status = 'unknown' OFFSET 0) q;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    SELECT p_campaign, i.id, i.version + 1, CASE WHEN i.attempt < v_campaign.attempts THEN 'Requeued' ELSE 'Failed' END,
+           CASE WHEN i.attempt < v_campaign.attempts
+                THEN jsonb_build_object('reason', 'policy', 'by', 'policy', 'due_at', rfc3339(i.due_at))
+                ELSE jsonb_build_object('attempt', i.attempt, 'class', 'unknown', 'code', 'exhausted') END, v_now
+    FROM unnest(v_ids, v_versions, v_attempts, v_due) AS i(id, version, attempt, due_at);
+    UPDATE recipient_queue q SET version = q.version + 1,
+        status = CASE WHEN q.attempt < v_campaign.attempts THEN 'pending' ELSE 'failed' END::delivery_status,
+        due_at = CASE WHEN q.attempt < v_campaign.attempts THEN i.due_at END
+    FROM unnest(v_tids, v_due) AS i(tid, due_at) WHERE q.ctid = i.tid;
+END $$;
+
+-- An outcome that came late: its row has moved on. A Sent is applied wherever the table allows it, the same outcome again
+-- is ignored, everything else is kept as Evidence and changes nothing. The caller holds the row's lock.
+CREATE FUNCTION settle_late(p_campaign bigint, p_delivery bigint, p_claim uuid, p_fence int, p_type text, p_body jsonb) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_row  recipient_queue%ROWTYPE;
+BEGIN
+    PERFORM next_status('delivery', p_type, 'sending');
+    SELECT * INTO v_row FROM recipient_queue WHERE campaign_id = p_campaign AND delivery_id = p_delivery;
+    -- A Sent that was applied late says not which claim it came from, and after an operator's retry two claims have the same
+    -- attempt number: it is taken for this claim's only where no other came between, or a second copy would leave no trace.
+    IF EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = p_delivery
+               AND ((e.version = p_fence + 1 AND e.type = p_type AND e.body -> 'attempt' IS NOT DISTINCT FROM p_body -> 'attempt')
+                    OR (e.version IS NULL AND e.type = 'Evidence' AND e.body ->> 'of' = p_claim::text AND e.body ->> 'outcome' = p_type)
+                    OR (e.version > p_fence AND e.type = 'Sent' AND p_type = 'Sent' AND e.body = p_body
+                        AND NOT EXISTS (SELECT FROM events c WHERE c.campaign_id = p_campaign AND c.delivery_id = p_delivery
+                                        AND c.version > p_fence AND c.version < e.version AND c.type = 'Claimed')))) THEN
+        RETURN 'repeated';
+    END IF;
+    IF p_type = 'Sent' AND v_row.status <> 'sending' AND EXISTS (
+            SELECT FROM transitions WHERE machine = 'delivery' AND event = 'Sent' AND from_status = v_row.status::text) THEN
+        INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (p_campaign, p_delivery, v_row.version + 1, 'Sent', p_body);
+        UPDATE recipient_queue SET status = 'sent', attempt = (p_body ->> 'attempt')::int, due_at = NULL, version = version + 1
+        WHERE campaign_id = p_campaign AND delivery_id = p_delivery;
+        RETURN 'applied';
+    END IF;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    VALUES (p_campaign, p_delivery, NULL, 'Evidence', jsonb_build_object('of', p_claim, 'outcome', p_type,
+            'attempt', coalesce((p_body ->> 'attempt')::int, v_row.attempt)));
+    RETURN 'evidence';
+END $$;
+
+-- Records outcomes of one campaign, each once: check against the fence (the version of the Claimed event), append, fold.
+-- Parallel arrays, one element per delivery; the last three may be null as a whole. `due_in` is for those that go back to
+-- pending, `suppress` a reason where the reply proves a dead address, `replies` the provider's words.
+CREATE FUNCTION settle(p_campaign bigint, p_claims uuid[], p_deliveries bigint[], p_fences int[], p_types text[], p_bodies jsonb[],
+                       p_due_in interval[], p_suppress text[], p_replies text[],
+                       OUT applied int, OUT repeated int, OUT evidence int)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off AS $$
+DECLARE
+    v_now    timestamptz;
+    v_tids   tid[];
+    v_good   boolean[];
+    v_n      int := cardinality(p_deliveries);
+    v_row    record;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    repeated := 0;
+    evidence := 0;
+    PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', p_campaign));
+    PERFORM 1 FROM claims WHERE claim_id = ANY (ARRAY(SELECT DISTINCT unnest(p_claims))) ORDER BY claim_id FOR UPDATE;
+    v_now := clock();
+
+    -- Lock the set in key order; whose version is not the fence any more has moved on.
+    SELECT array_agg(l.tid ORDER BY l.n), array_agg(l.good ORDER BY l.n) INTO v_tids, v_good
+    FROM (SELECT q.ctid AS tid, i.n, q.version = i.fence AND q.status = 'sending' AS good
+          FROM (SELECT * FROM unnest(p_deliveries, p_fences) WITH ORDINALITY AS u(id, fence, n) ORDER BY u.id) i
+          CROSS JOIN LATERAL (SELECT r.ctid, r.status, r.version FROM recipient_queue r
+                              WHERE r.campaign_id = p_campaign AND r.delivery_id = i.id FOR UPDATE OFFSET 0) q) l;
+    IF v_n <> coalesce(cardinality(v_tids), 0) THEN
+        RAISE EXCEPTION 'campaign % has not all of these deliveries', p_campaign USING ERRCODE = 'PL004';
+    END IF;
+
+    -- Check and fold.
+    UPDATE recipient_queue q SET
+        version = q.version + 1,
+        status = t.to_status::delivery_status,
+        attempt = coalesce((i.body ->> 'attempt')::int, q.attempt),
+        due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
+    FROM unnest(v_tids, v_good, p_types, p_bodies, p_due_in) AS i(tid, good, type, body, due_in)
+    JOIN transitions t ON t.machine = 'delivery' AND t.event = i.type AND t.from_status = 'sending'
+    WHERE i.good AND q.ctid = i.tid;
+    GET DIAGNOSTICS applied = ROW_COUNT;
+    IF applied <> cardinality(array_positions(v_good, true)) THEN
+        RAISE EXCEPTION 'a delivery that is sending does not allow one of %', ARRAY(SELECT DISTINCT unnest(p_types)) USING ERRCODE = 'PL004';
+    END IF;
+
+    IF applied > 0 THEN
+        -- Append.
+        INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+        SELECT p_campaign, i.id, i.fence + 1, i.type,
+               CASE WHEN i.type IN ('Deferred', 'Released')
+                    THEN i.body || jsonb_build_object('due_at', rfc3339(v_now + coalesce(i.due_in, '0'))) ELSE i.body END, v_now
+        FROM unnest(v_good, p_deliveries, p_fences, p_types, p_bodies, p_due_in) AS i(good, id, fence, type, body, due_in)
+        WHERE i.good;
+
+        -- The claims count down; the last row takes its claim along.
+        UPDATE claims k SET unsettled = k.unsettled - s.n
+        FROM (SELECT i.claim_id, count(*)::int AS n FROM unnest(v_good, p_claims) AS i(good, claim_id) WHERE i.good GROUP BY 1) s
+        WHERE k.claim_id = s.claim_id;
+        DELETE FROM claims WHERE claim_id = ANY (ARRAY(SELECT DISTINCT unnest(p_claims))) AND unsettled = 0;
+    END IF;
+
+    IF 'OutcomeUnknown' = ANY (p_types) THEN
+        PERFORM apply_unknown_policy(p_campaign, array_agg(i.id), array_agg(i.due_in))
+        FROM unnest(v_good, p_deliveries, p_types, p_due_in) AS i(good, id, type, due_in)
+        WHERE i.good AND i.type = 'OutcomeUnknown' HAVING count(*) > 0;
+    END IF;
+
+    IF applied < v_n THEN
+        FOR v_row IN SELECT settle_late(p_campaign, i.id, i.claim_id, i.fence, i.type, i.body) AS result
+                     FROM unnest(v_good, p_deliveries, p_claims, p_fences, p_types, p_bodies) AS i(good, id, claim_id, fence, type, body)
+                     WHERE NOT i.good LOOP
+            CASE v_row.result
+                WHEN 'applied' THEN applied := applied + 1;
+                WHEN 'repeated' THEN repeated := repeated + 1;
+                ELSE evidence := evidence + 1;
+            END CASE;
+        END LOOP;
+    END IF;
+
+    IF p_replies IS NOT NULL THEN
+        INSERT INTO replies (campaign_id, delivery_id, version, text)
+        SELECT p_campaign, i.id, i.fence + 1, i.reply FROM unnest(v_good, p_deliveries, p_fences, p_replies) AS i(good, id, fence, reply)
+        WHERE i.good AND i.reply IS NOT NULL
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF p_suppress IS NOT NULL THEN
+        FOR v_row IN SELECT r.address_hash, i.reason, i.id
+                     FROM unnest(v_good, p_deliveries, p_suppress) AS i(good, id, reason)
+                     CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
+                     WHERE i.good AND i.reason IS NOT NULL ORDER BY r.address_hash LOOP
+            PERFORM suppress_hash(v_row.address_hash, v_row.reason, 'delivery:' || p_campaign || '.' || v_row.id);
+        END LOOP;
+    END IF;
+END $$;
+
+-- Asked every half second while anything is held, on the session that has the worker's lock. Says whether the worker is
+-- still itself, which of its claims are no longer its own, which campaigns may not be sent now, who was suppressed since,
+-- and which claims stand under its name that it knows nothing of (given up on: to be released at once).
+CREATE FUNCTION permit(p_worker bigint, p_session int, p_claims uuid[], p_asking uuid[], p_beat boolean,
+                       OUT alive boolean, OUT lost uuid[], OUT stopped bigint[], OUT suppressed bigint[], OUT strays uuid[])
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off AS $$
+BEGIN
+    IF p_beat THEN
+        UPDATE workers SET seen_at = clock() WHERE id = p_worker AND session = p_session AND ended IS NULL;
+    END IF;
+    alive := EXISTS (SELECT FROM workers WHERE id = p_worker AND session = p_session AND ended IS NULL);
+    SELECT coalesce(array_agg(i.id), '{}') INTO lost
+    FROM unnest(p_claims) AS i(id) WHERE NOT EXISTS (SELECT FROM claims k WHERE k.claim_id = i.id AND k.worker_id = p_worker);
+    SELECT coalesce(array_agg(DISTINCT c.id), '{}') INTO stopped
+    FROM claims k JOIN campaigns c ON c.id = k.campaign_id WHERE k.claim_id = ANY (p_claims) AND c.status <> 'sending';
+    SELECT coalesce(array_agg(r.delivery_id), '{}') INTO suppressed
+    FROM claims k, unnest(k.delivery_ids) AS i(id)
+    CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x
+    WHERE k.claim_id = ANY (p_claims);
+    SELECT coalesce(array_agg(k.claim_id), '{}') INTO strays
+    FROM claims k WHERE k.worker_id = p_worker AND NOT (k.claim_id = ANY (p_claims || p_asking));
+END $$;
+
+-- Ends what is left of one claim with one event for each row: OutcomeUnknown (its worker is dead: from outside "not begun"
+-- is never certain), or Released (its own worker gave it up before it ever had the answer).
+CREATE FUNCTION end_claim(p_campaign bigint, p_claim uuid, p_event text, p_reason text) RETURNS int
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_claim     claims%ROWTYPE;
+    v_to        delivery_status := next_status('delivery', p_event, 'sending');
+    v_tids      tid[];
+    v_ids       bigint[];
+    v_versions  int[];
+    v_attempts  int[];
+    v_now       timestamptz;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', p_campaign));
+    SELECT * INTO v_claim FROM claims WHERE claim_id = p_claim AND campaign_id = p_campaign FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    v_now := clock();
+    SELECT array_agg(l.tid), array_agg(l.delivery_id), array_agg(l.version), array_agg(l.attempt) INTO v_tids, v_ids, v_versions, v_attempts
+    FROM (SELECT q.ctid AS tid, q.delivery_id, q.version, q.attempt
+          FROM (SELECT * FROM unnest(v_claim.delivery_ids, v_claim.versions) AS u(id, version) ORDER BY u.id) h
+          CROSS JOIN LATERAL (SELECT r.ctid, r.delivery_id, r.version, r.attempt FROM recipient_queue r
+                              WHERE r.campaign_id = p_campaign AND r.delivery_id = h.id AND r.version = h.version AND r.status = 'sending'
+                              FOR UPDATE OFFSET 0) q) l;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
+    SELECT p_campaign, i.id, i.version + 1, p_event,
+           CASE p_event WHEN 'Released' THEN jsonb_build_object('reason', p_reason, 'due_at', rfc3339(v_now))
+                        ELSE jsonb_build_object('reason', p_reason, 'attempt', i.attempt + 1) END, v_now
+    FROM unnest(v_ids, v_versions, v_attempts) AS i(id, version, attempt);
+    UPDATE recipient_queue q SET version = q.version + 1,
+        status = v_to,
+        attempt = CASE p_event WHEN 'Released' THEN q.attempt ELSE q.attempt + 1 END,
+        due_at = CASE v_to WHEN 'pending' THEN v_now END
+    WHERE q.ctid = ANY (v_tids);
+    DELETE FROM claims WHERE claim_id = p_claim;
+    IF p_event = 'OutcomeUnknown' AND v_ids IS NOT NULL THEN
+        PERFORM apply_unknown_policy(p_campaign, v_ids, NULL);
+    END IF;
+    RETURN coalesce(cardinality(v_ids), 0);
+END $$;
+
+-- A claim that its own worker gave up on.
+CREATE FUNCTION release_claim(p_claim uuid, p_worker bigint) RETURNS int LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ SELECT end_claim(k.campaign_id, k.claim_id, 'Released', 'given_up') FROM claims k WHERE k.claim_id = p_claim AND k.worker_id = p_worker $$;
+
+-- One look at every other worker that holds claims: is its session lock free, is its lease over, is it ended already?
+-- The probe's own locks go with this statement.
+CREATE FUNCTION probe_workers(p_worker bigint, p_lease interval)
+RETURNS TABLE (worker_id bigint, session int, ended boolean, free boolean, overdue boolean)
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
+    SELECT w.id, w.session, w.ended IS NOT NULL, NOT w.lease_only AND pg_try_advisory_xact_lock(lock_key('worker', w.id)), w.seen_at < clock() - p_lease
+    FROM workers w WHERE w.id <> p_worker AND w.id IN (SELECT k.worker_id FROM claims k WHERE k.unsettled > 0)
+$$;
+
+-- Declares a worker dead: it must still be in the session that was probed, and its lock free or its lease over right now.
+CREATE FUNCTION bury_worker(p_worker bigint, p_session int, p_lease interval) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_worker  workers%ROWTYPE;
+BEGIN
+    SELECT * INTO v_worker FROM workers WHERE id = p_worker FOR UPDATE;
+    IF v_worker.ended IS NOT NULL THEN
+        RETURN true;
+    END IF;
+    IF v_worker.session <> p_session
+       OR NOT (NOT v_worker.lease_only AND pg_try_advisory_xact_lock(lock_key('worker', p_worker)) OR v_worker.seen_at < clock() - p_lease) THEN
+        RETURN false;
+    END IF;
+    UPDATE workers SET ended = 'dead', ended_at = clock() WHERE id = p_worker;
+    RETURN true;
+END $$;
+
+-- The claims of ended workers, to be given to `reclaim` one by one.
+CREATE FUNCTION orphaned_claims() RETURNS TABLE (campaign_id bigint, claim_id uuid) LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$ SELECT k.campaign_id, k.claim_id FROM claims k JOIN workers w ON w.id = k.worker_id WHERE w.ended IS NOT NULL ORDER BY k.claimed_at $$;
+
+-- A dead worker's claim: every row of it has an unknown outcome, then the campaign's policy rules.
+CREATE FUNCTION reclaim(p_campaign bigint, p_claim uuid) RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM claims k JOIN workers w ON w.id = k.worker_id WHERE k.claim_id = p_claim AND w.ended IS NOT NULL) THEN
+        RETURN 0;
+    END IF;
+    RETURN end_claim(p_campaign, p_claim, 'OutcomeUnknown', 'worker_lost');
+END $$;
+
+------------------------------------------------------------------------------------------------------- views for people
+
+-- One line per recipient, for psql.
+CREATE VIEW deliveries AS
+SELECT c.name AS campaign, r.recipient_key AS key, r.email AS address,
+       CASE q.status WHEN 'pending' THEN CASE WHEN q.attempt > 0 THEN 'waiting to be tried again' ELSE 'waiting' END
+                     WHEN 'sending' THEN 'being sent' WHEN 'sent' THEN 'sent' WHEN 'failed' THEN 'failed'
+                     WHEN 'skipped' THEN 'skipped' WHEN 'cancelled' THEN 'cancelled' ELSE 'outcome unknown' END AS status,
+       q.attempt,
+       (SELECT coalesce(e.body ->> 'code', e.body ->> 'reason') FROM events e
+        WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.version IS NOT NULL
+          AND e.type IN ('Deferred', 'Failed', 'Skipped', 'OutcomeUnknown', 'Released') ORDER BY e.version DESC LIMIT 1) AS last_code,
+       (SELECT max(e.at) FROM events e WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.type = 'Sent') AS sent_at,
+       (SELECT CASE e.type WHEN 'Complained' THEN 'complained' WHEN 'Bounced' THEN 'bounced' ELSE 'delivered' END FROM events e
+        WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.version IS NULL AND e.type IN ('Delivered', 'Bounced', 'Complained')
+        ORDER BY array_position(ARRAY['Complained', 'Bounced', 'Delivered'], e.type) LIMIT 1) AS feedback,
+       q.campaign_id, q.delivery_id, q.due_at
+FROM recipient_queue q JOIN campaigns c ON c.id = q.campaign_id
+LEFT JOIN recipients r ON r.campaign_id = q.campaign_id AND r.delivery_id = q.delivery_id;
+
+-- One line per campaign: the seven counts sum to the audience.
+CREATE VIEW campaign_progress AS
+SELECT c.id AS campaign_id, c.name AS campaign, c.status, c.pause_reason, n.*, c.started_at, c.finished_at
+FROM campaigns c CROSS JOIN LATERAL (
+    SELECT count(*) AS audience,
+           count(*) FILTER (WHERE q.status = 'pending') AS pending, count(*) FILTER (WHERE q.status = 'sending') AS sending,
+           count(*) FILTER (WHERE q.status = 'sent') AS sent, count(*) FILTER (WHERE q.status = 'failed') AS failed,
+           count(*) FILTER (WHERE q.status = 'skipped') AS skipped, count(*) FILTER (WHERE q.status = 'cancelled') AS cancelled,
+           count(*) FILTER (WHERE q.status = 'unknown') AS unknown
+    FROM recipient_queue q WHERE q.campaign_id = c.id) n;
+
+------------------------------------------------------------------------------------------------------------------- roles
+
+-- Whoever runs this owns the tables; everything else runs as postledger_app, which cannot change the log, or reads as
+-- postledger_audit, which sees no secret. Roles belong to the whole cluster, so they may be there already.
+DO $$
+DECLARE
+    v_role  text;
+BEGIN
+    FOREACH v_role IN ARRAY ARRAY['postledger_app', 'postledger_audit'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = v_role) THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL;  -- another installation was first
+            END;
+        END IF;
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), v_role);
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', current_schema(), v_role);
+    END LOOP;
+    IF NOT pg_has_role(current_user, 'postledger_app', 'MEMBER') THEN
+        EXECUTE format('GRANT postledger_app TO %I', current_user);
+    END IF;
+    EXECUTE format('GRANT USAGE ON ALL SEQUENCES IN SCHEMA %I TO postledger_app', current_schema());
+END $$;
+
+GRANT INSERT (campaign_id, delivery_id, version, type, body, at) ON events TO postledger_app;
+GRANT INSERT, UPDATE ON campaigns, recipients, recipient_queue, senders, contacts, workers, imports TO postledger_app;
+GRANT INSERT ON templates, replies TO postledger_app;
+GRANT INSERT, UPDATE, DELETE ON suppressions, claims, import_rows TO postledger_app;
+GRANT DELETE ON imports TO postledger_app;
+REVOKE SELECT ON secrets, senders FROM postledger_audit;
+GRANT SELECT (id, name, url, created_at) ON senders TO postledger_audit;

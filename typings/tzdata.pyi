@@ -1,0 +1,1 @@
+IANA_VERSION: str
