@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _LINE_END = re.compile(r"\r\n?")
 _ASCII = bytes(range(128))
+# `b2a_qp` writes a line's last space as =20 without counting it: a line of 75 and a space gets 78 columns.
+_TOO_WIDE = re.compile(rb"^(.{74,})(=20|=09)$", re.MULTILINE)
 
 
 class RenderError(DataError):
@@ -214,4 +216,5 @@ def _encode(data: bytes) -> tuple[str, bytes]:
     not_ascii = len(data.translate(None, _ASCII))
     if 2 * not_ascii > len(data) * 0.37:
         return "base64", base64.encodebytes(data.replace(b"\n", b"\r\n")).replace(b"\n", b"\r\n")
-    return "quoted-printable", binascii.b2a_qp(data, istext=True).replace(b"\n", b"\r\n")
+    printable = _TOO_WIDE.sub(rb"\1=\n\2", binascii.b2a_qp(data, istext=True))
+    return "quoted-printable", printable.replace(b"\n", b"\r\n")

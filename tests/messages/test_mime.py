@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postledger.errors import DataError
@@ -354,6 +354,9 @@ def test_bodies_come_back_whole(body: str) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(BODIES)
+@example("0" * 74 + " \n")
+@example("0" * 75 + " \n")
+@example("0" * 75 + "\t\n")
 def test_the_letters_own_text_comes_back_whole(body: str) -> None:
     source = body.replace("{", "(")
     composed = made(evolve(LETTER, html=f"{source}<i>", text=f"{source}."))
