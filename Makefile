@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Each of the two has a PostgreSQL server of its own; more than two take each other's time on a small machine.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 # A target per extra, so that a user who only wants the demo installs no linter.
 STAMP  := $(VENV)/.installed
 
@@ -22,13 +24,13 @@ demo: $(STAMP)-embedded ## Send a sample campaign of 2,000 over real SMTP, and p
 	$(BIN)/postledger demo
 
 test: $(STAMP)-test ## Run every test on the embedded PostgreSQL 18
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
 
 test-15: $(STAMP)-test ## Run every test on Debian's PostgreSQL 15 (package postgresql-15)
-	POSTLEDGER_TEST_PG=15 $(BIN)/python -m pytest -q
+	POSTLEDGER_TEST_PG=15 $(PYTEST)
 
 smoke-15: $(STAMP)-test ## Run what touches SQL on Debian's PostgreSQL 15
-	POSTLEDGER_TEST_PG=15 $(BIN)/python -m pytest -q tests/chaos tests/database tests/demo tests/ledger tests/projections tests/workers/test_sending.py
+	POSTLEDGER_TEST_PG=15 $(PYTEST) tests/chaos tests/database tests/enqueue tests/installations tests/ledger tests/pooled tests/projections tests/sealing tests/workers
 
 check: $(STAMP)-test,check ## Format, lint, import contracts, strict types
 	$(BIN)/ruff format --check .
