@@ -316,6 +316,7 @@ CREATE TABLE workers (
     lease_only  boolean NOT NULL DEFAULT false,  -- behind a pooler a session lock proves nothing: only the lease counts
     started_at  timestamptz NOT NULL DEFAULT clock(),
     seen_at     timestamptz NOT NULL DEFAULT clock(),
+    watched_at  timestamptz,  -- when it last looked at the others
     ended_at    timestamptz,
     ended       text CHECK (ended IN ('left', 'dead')),
     CONSTRAINT workers_ended CHECK ((ended IS NULL) = (ended_at IS NULL))
@@ -653,16 +654,15 @@ LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_campaign  campaigns%ROWTYPE;
     v_counts    jsonb;
-    v_open      boolean;
 BEGIN
     FOR i IN 1..2 LOOP
         IF i = 2 THEN  -- the cheap look said yes; now prove it
             PERFORM pg_advisory_xact_lock(lock_key('campaign', p_campaign));
         END IF;
         SELECT * INTO v_campaign FROM campaigns WHERE id = p_campaign;
-        SELECT EXISTS (SELECT FROM recipient_queue WHERE campaign_id = p_campaign AND due_at IS NOT NULL)
-            OR EXISTS (SELECT FROM claims WHERE campaign_id = p_campaign AND unsettled > 0) INTO v_open;
-        IF v_open OR v_campaign.id IS NULL THEN
+        -- In the index's order: for a mere EXISTS the planner scans the table, as long as its statistics are full of open rows.
+        PERFORM 1 FROM recipient_queue WHERE campaign_id = p_campaign AND due_at IS NOT NULL ORDER BY due_at, delivery_id LIMIT 1;
+        IF FOUND OR v_campaign.id IS NULL OR EXISTS (SELECT FROM claims WHERE campaign_id = p_campaign AND unsettled > 0) THEN
             RETURN false;
         END IF;
     END LOOP;
@@ -708,13 +708,14 @@ BEGIN
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE d.due_at IS NOT NULL AND c.status = 'cancelled'), '{}'),
            min(d.due_at) FILTER (WHERE d.due_at > v_now AND c.status = 'sending') - v_now,
            coalesce(array_agg(c.id) FILTER (WHERE d.due_at IS NULL AND (c.kind = 'bulk' OR c.status = 'cancelled')
-               AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}')
-    INTO campaigns, cancelled, due_in, finishable
+               AND NOT EXISTS (SELECT FROM claims k WHERE k.campaign_id = c.id AND k.unsettled > 0)), '{}'),
+           EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0)
+    -- All of it in one statement: between two, a row may go from a claim to the queue or back, and be seen in neither.
+    INTO campaigns, cancelled, due_in, finishable, watch
     FROM campaigns c
     LEFT JOIN LATERAL (SELECT q.due_at FROM recipient_queue q WHERE q.campaign_id = c.id AND q.due_at IS NOT NULL
                        ORDER BY q.due_at, q.delivery_id LIMIT 1) d ON true
     WHERE (c.status = 'sending' OR (c.status = 'cancelled' AND c.swept_at IS NULL)) AND (p_only IS NULL OR c.id = p_only);
-    watch := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
 END $$;
 
 -- Takes up to p_limit due rows of one campaign for one worker. The claim_id is the worker's: repeating the call returns the
@@ -832,12 +833,15 @@ BEGIN
         VALUES (p_claim, p_worker, p_campaign, delivery_ids, versions, v_claimed, v_now);
     END IF;
 
-    -- How long a delivery has been tried; null for the first time.
+    -- How long a delivery has been tried, since an operator last sent it round again; null for the first time.
     IF EXISTS (SELECT FROM unnest(versions) AS v(version) WHERE v.version > 2) THEN
         SELECT array_agg(v_now - t.at ORDER BY i.n) INTO ages
         FROM unnest(delivery_ids, versions) WITH ORDINALITY AS i(id, version, n)
         LEFT JOIN LATERAL (SELECT min(e.at) AS at FROM events e WHERE i.version > 2 AND e.campaign_id = p_campaign
-                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Claimed') t ON true;
+                           AND e.delivery_id = i.id AND e.version < i.version AND e.type = 'Claimed'
+                           AND e.version > coalesce((SELECT max(o.version) FROM events o WHERE o.campaign_id = p_campaign
+                               AND o.delivery_id = i.id AND o.version < i.version AND o.type = 'Requeued'
+                               AND o.body ->> 'by' <> 'policy'), 0)) t ON true;
     END IF;
     IF p_content THEN
         SELECT array_agg(r.recipient_key ORDER BY i.n), array_agg(r.email ORDER BY i.n), array_agg(r.name ORDER BY i.n), array_agg(r.data ORDER BY i.n)
@@ -1084,14 +1088,28 @@ END $$;
 CREATE FUNCTION release_claim(p_claim uuid, p_worker bigint) RETURNS int LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT end_claim(k.campaign_id, k.claim_id, 'Released', 'given_up') FROM claims k WHERE k.claim_id = p_claim AND k.worker_id = p_worker $$;
 
+-- May this worker watch over the others, and has anybody to? The lock, kept by the session, makes it one watcher, and goes with
+-- it when it dies. A watcher that hangs keeps it, so whoever sees that nobody has looked for a while watches without.
+CREATE FUNCTION try_watch(p_worker bigint, OUT locked boolean, OUT watched boolean, OUT needed boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    locked := pg_try_advisory_lock(lock_key('watch'));
+    watched := EXISTS (SELECT FROM workers w WHERE w.id <> p_worker AND w.ended IS NULL AND w.watched_at > clock() - interval '3 seconds');
+    needed := EXISTS (SELECT FROM claims k WHERE k.worker_id <> p_worker AND k.unsettled > 0);
+END $$;
+
 -- One look at every other worker that holds claims: is its session lock free, is its lease over, is it ended already?
 -- The probe's own locks go with this statement.
 CREATE FUNCTION probe_workers(p_worker bigint, p_lease interval)
 RETURNS TABLE (worker_id bigint, session int, ended boolean, free boolean, overdue boolean)
-LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE workers w SET watched_at = clock() WHERE w.id = p_worker;
+    RETURN QUERY
     SELECT w.id, w.session, w.ended IS NOT NULL, NOT w.lease_only AND pg_try_advisory_xact_lock(lock_key('worker', w.id)), w.seen_at < clock() - p_lease
-    FROM workers w WHERE w.id <> p_worker AND w.id IN (SELECT k.worker_id FROM claims k WHERE k.unsettled > 0)
-$$;
+    FROM workers w WHERE w.id <> p_worker AND w.id IN (SELECT k.worker_id FROM claims k WHERE k.unsettled > 0);
+END $$;
 
 -- Declares a worker dead: it must still be in the session that was probed, and its lock free or its lease over right now.
 CREATE FUNCTION bury_worker(p_worker bigint, p_session int, p_lease interval) RETURNS boolean

@@ -53,8 +53,14 @@ async def catalog(dsn: str) -> Catalog:
     return found
 
 
-async def test_an_upgraded_schema_is_a_fresh_one(empty_database: str, database: str) -> None:
+@pytest.mark.parametrize("early", [False, True])
+async def test_an_upgraded_schema_is_a_fresh_one(empty_database: str, database: str, early: bool) -> None:
+    """Also one that was installed while version 1 was being built."""
     await version_1.install(empty_database)
+    if early:
+        conn = await asyncpg.connect(empty_database)
+        await conn.execute("ALTER TABLE postledger.workers DROP watched_at")
+        await conn.close()
     assert await migrate(empty_database) == SCHEMA_VERSION
     upgraded, fresh = await catalog(empty_database), await catalog(database)
     for name in CATALOG:

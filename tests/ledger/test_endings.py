@@ -210,43 +210,50 @@ async def work(conn, worker, only=None):
     return await next_work(conn, worker, only, timeout=WITHIN)
 
 
+def todo(campaigns=(), cancelled=(), due_in=None, finishable=(), *, watch=False, priorities=None):
+    """Senders without a rate, nothing to be woken; what the test has appended nobody has sealed."""
+    many = len(campaigns)
+    more = (priorities or [0] * many, [None] * many, [], None, True)
+    return Work([*campaigns], [*cancelled], due_in, [*finishable], watch, *more)
+
+
 async def test_campaigns_with_due_rows_come_by_priority_then_age(app):
     worker, ids = await enlist(app), [await started(app, 1, name) for name in "abc"]
     await app.execute("UPDATE campaigns SET priority = 5 WHERE id = $1", ids[2])
     await campaigns.change(app, ids[1], "Paused")
-    assert await work(app, worker) == Work([ids[2], ids[0]], [], None, [], False)
-    assert await work(app, worker, ids[0]) == Work([ids[0]], [], None, [], False)
+    assert await work(app, worker) == todo([ids[2], ids[0]], priorities=[5, 0])
+    assert await work(app, worker, ids[0]) == todo([ids[0]])
 
 
 async def test_what_is_not_due_yet_says_when(app, owner):
     campaign, worker = await started(app, 2), await enlist(app)
     rows = (await claim(app, campaign, worker)).rows
     await settle(app, campaign, [deferred(rows[0], HOUR), released(rows[1], 2 * HOUR)])
-    assert await work(app, worker) == Work([], [], HOUR, [], False)
+    assert await work(app, worker) == todo(due_in=HOUR)
     assert (await claim(app, campaign, worker)).due_in == HOUR
     await set_clock(owner, NOON + HOUR)
-    assert await work(app, worker) == Work([campaign], [], None, [], False)
+    assert await work(app, worker) == todo([campaign])
     assert [row.delivery_id for row in (await claim(app, campaign, worker)).rows] == [rows[0].delivery_id]
-    assert await work(app, worker) == Work([], [], HOUR, [], False)
+    assert await work(app, worker) == todo(due_in=HOUR)
 
 
 async def test_a_campaign_at_its_end_is_named_and_foreign_claims_are_watched(app):
     campaign, worker, other = await started(app, 1), await enlist(app), await enlist(app)
     [row] = (await claim(app, campaign, worker)).rows
-    assert await work(app, worker) == Work([], [], None, [], False)
-    assert await work(app, other) == Work([], [], None, [], True)
+    assert await work(app, worker) == todo()
+    assert await work(app, other) == todo(watch=True)
     await settle(app, campaign, [sent(row)])
-    assert await work(app, worker) == Work([], [], None, [campaign], False)
+    assert await work(app, worker) == todo(finishable=[campaign])
 
 
 async def test_a_cancelled_campaign_with_waiting_rows_is_named_apart(app):
     campaign, worker = await started(app, 1), await enlist(app)
     await campaigns.change(app, campaign, "Cancelled")
-    assert await work(app, worker) == Work([], [campaign], None, [], False)
+    assert await work(app, worker) == todo(cancelled=[campaign])
     await claim(app, campaign, worker)
-    assert await work(app, worker) == Work([], [], None, [campaign], False)
+    assert await work(app, worker) == todo(finishable=[campaign])
     assert await app.fetchval("SELECT finish_campaign($1)", campaign)
-    assert await work(app, worker) == Work([], [], None, [], False)
+    assert await work(app, worker) == todo()
 
 
 async def test_how_long_a_delivery_has_been_tried_counts_from_its_first_claim(app, owner):

@@ -44,6 +44,9 @@ DROP INDEX campaigns_active;
 CREATE INDEX campaigns_active ON campaigns (priority DESC, id)
     WHERE status IN ('sending', 'scheduled') OR resume_at IS NOT NULL OR (status = 'cancelled' AND swept_at IS NULL);
 
+-- What was installed while version 1 was being built may not have it.
+ALTER TABLE workers ADD COLUMN IF NOT EXISTS watched_at timestamptz;
+
 ALTER TABLE imports ADD pooled boolean NOT NULL DEFAULT false;
 
 ALTER TABLE contacts
