@@ -1,5 +1,6 @@
 """Every named SQL block compiles against the schema, as the role that runs it."""
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -41,7 +42,9 @@ async def test_blocks_compile(database: str, package: str, filename: str) -> Non
     async with Database(database).connection() as conn:
         for name, statement in blocks.statements.items():
             if name not in OWNER_BLOCKS:
-                await _prepare(conn, filename, name, statement)
+                await _prepare(conn, filename, name, filled(statement))
+            if "CREATE TEMPORARY TABLE" in statement:
+                await conn.execute(statement)  # for the blocks behind it
 
 
 @pytest.mark.parametrize(("package", "filename"), FILES)
@@ -49,6 +52,16 @@ def test_blocks_say_what_they_name(package: str, filename: str) -> None:
     statements = Blocks(package, filename).statements
     assert all(statements.values())
     assert not any("SELECT *" in statement for statement in statements.values())
+
+
+def filled(statement: str) -> str:
+    """A block with {holes} says above its statement what may be in each: `--   hole = example`."""
+    examples = dict(re.findall(r"^--   (\w+) = (.+)$", statement, re.MULTILINE))
+    if not examples:
+        return statement
+    body = re.sub(r"^--.*\n", "", statement, flags=re.MULTILINE)
+    assert set(re.findall(r"\{(\w+)\}", body)) == set(examples), "each hole has an example"
+    return body.format(**examples)
 
 
 async def _prepare(conn: Connection, filename: str, name: str, statement: str) -> None:

@@ -245,7 +245,10 @@ async def test_a_person_whose_contact_was_erased_is_no_difference(owner, campaig
         "INSERT INTO events (campaign_id, delivery_id, version, type, body)"
         " SELECT 0, id, version + 1, 'Erased', '{}' FROM contacts WHERE address_hash = address_hash('p1@example.org')"
     )
-    await owner.execute("UPDATE contacts SET version = version + 1 WHERE address_hash = address_hash('p1@example.org')")
+    await owner.execute(
+        "UPDATE contacts c SET version = e.version, erased_at = e.at, email = NULL, name = NULL, data = NULL"
+        " FROM events e WHERE e.type = 'Erased' AND e.campaign_id = 0 AND e.delivery_id = c.id"
+    )
     await owner.execute(
         "UPDATE recipients SET recipient_key = 'erased-1', email = NULL, name = NULL, data = NULL, salt = NULL"
         " WHERE delivery_id = $1",

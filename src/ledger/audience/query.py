@@ -17,7 +17,6 @@ from .staging import Staged
 
 sql = Blocks("postledger.ledger.audience", "query.sql")
 
-_SHELF = "pg_temp.postledger_people"
 # Its arguments are a name and a value each, and a function takes at most a hundred.
 _PAIRS = 50
 # What says that the server, and not the query, is at fault.
@@ -63,12 +62,13 @@ async def stage(conn: Connection, own: Connection, query: Query, *, schema: str)
     """
     async with staging.staging(conn, "query") as staged:
         with _told():
-            await own.execute(sql.make_shelf.format(shelf=_SHELF, role=APP_ROLE))
+            await own.execute(sql.make_shelf)
+            await own.execute(sql.open_shelf)
             async with own.transaction(isolation="read_committed", readonly=True):
                 await own.execute(_fill(query), list(query.columns.data))
         async with own.transaction(isolation="read_committed"):
             await own.execute(sql.act, APP_ROLE, search_path(schema))
-            await own.execute(sql.take.format(shelf=_SHELF), staged.import_id)
+            await own.execute(sql.take, staged.import_id)
             staged.rows, staged.invalid = await fetch_one(own, sql.count_taken, staged.import_id)
             staging.expect(staged.import_id, await own.fetchval(staging.sql.count_chunk, staged.import_id, staged.rows))
     return staged
@@ -77,7 +77,6 @@ async def stage(conn: Connection, own: Connection, query: Query, *, schema: str)
 def _fill(query: Query) -> str:
     columns = query.columns
     return sql.fill.format(
-        shelf=_SHELF,
         email=_text(columns.email),
         key=_text(columns.key),
         name=_text(columns.name),
