@@ -74,7 +74,7 @@ async def test_every_count_is_the_expected_one(database: str, tmp_path: Path) ->
     assert counts["failed"][1] == LEAST // 50
     assert counts["mails at the receiving server"][1] == LEAST - 4
     assert found["good"] is True
-    assert found["verify"] == {"equal": True, "checked": LEAST, "total": LEAST, "differences": []}
+    assert found["verify"] == {"equal": True, "checked": LEAST, "total": LEAST, "differences": [], "unsealed": 0}
     assert [event["type"] for event in found["history"]["items"]] == [
         *("Queued", "Claimed", "OutcomeUnknown", "Requeued", "Claimed", "Sent"),
     ]
