@@ -2,22 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
-from attrs import evolve
 
 from postledger.database import Connection, Database
 from tests.lab import Lab, open_lab
 from tests.sealing.log import Log, make_seen
-from tests.servers import SETTINGS, TEMPLATE, PrivateServer, migrate_template, watched
+from tests.servers import TEMPLATE, PrivateServer, migrate_template, watched
+
+PREPARES = {"max_prepared_transactions": "20"}
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     """Instead of the one that all other tests share."""
     home = tmp_path_factory.mktemp("sealing")
-    own = PrivateServer(home)
-    own._server = evolve(own._server, settings={**SETTINGS, "max_prepared_transactions": "20"})
+    own = PrivateServer(home, PREPARES)
     with watched(home):
         asyncio.run(_start(own))
         yield own
@@ -27,6 +28,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
 async def _start(server: PrivateServer) -> None:
     await server.start()
     await migrate_template(await server.create_database(TEMPLATE))
+
+
+@pytest.fixture
+async def own_server(tmp_path: Path) -> AsyncIterator[PrivateServer]:
+    """To be killed; it takes prepared transactions, too."""
+    home = tmp_path / "server"
+    home.mkdir()
+    own = PrivateServer(home, PREPARES)
+    with watched(home):
+        await own.start()
+        await migrate_template(await own.create_database("postledger"))
+        yield own
+        await own.stop("immediate")
 
 
 @pytest.fixture(scope="module")

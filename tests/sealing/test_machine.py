@@ -1,6 +1,7 @@
 """Whatever transactions, sealers and readers do in whatever order: the blocks are exactly what was committed, once."""
 
 import os
+from collections import Counter
 from functools import partial
 from itertools import chain, count, groupby
 
@@ -24,9 +25,12 @@ from tests.eventually import eventually
 from tests.lab import Lab
 from tests.sealing.log import At, Broken, Keeper, append, checkpoint, seen
 
-# `POSTLEDGER_MACHINE_EXAMPLES=2000 POSTLEDGER_MACHINE_STEPS=100` looks for an hour.
+# proof.py looks for longer.
 EXAMPLES = int(os.environ.get("POSTLEDGER_MACHINE_EXAMPLES", "30"))
 STEPS = int(os.environ.get("POSTLEDGER_MACHINE_STEPS", "40"))
+
+TALLY: Counter[str] = Counter()
+"""What has been done so far, for the long proof."""
 
 WRITERS = 3
 NUMBERS = count(1)
@@ -68,6 +72,7 @@ class Feed(RuleBasedStateMachine):
 
     @initialize()
     def begin_anew(self) -> None:
+        TALLY["examples"] += 1
         self.settle_all()
         self.run(seal(self.lab.app))
         head = self.run(follow.read_page(self.lab.app, Checkpoint(), 1_000_000)).checkpoint
@@ -103,6 +108,7 @@ class Feed(RuleBasedStateMachine):
     def write(self, writer: int, stream: int, number: int, isolation: str, saves: bool) -> None:
         """In a transaction that stays open, perhaps from a savepoint on."""
         if writer not in self.open:
+            TALLY["transactions"] += 1
             self.execute(self.conns[writer], f"BEGIN ISOLATION LEVEL {isolation}")
             self.open[writer] = Transaction()
         transaction = self.open[writer]
@@ -115,11 +121,13 @@ class Feed(RuleBasedStateMachine):
     @rule(stream=STREAM, number=st.integers(1, 4), seals=st.booleans())
     def write_alone(self, stream: int, number: int, seals: bool) -> None:
         if not self.is_locked(stream):
+            TALLY["transactions"] += 1
             self.commit(self.append(self.lab.app, stream, number, []), seals)
 
     def append(self, conn: asyncpg.Connection, stream: int, number: int, own: list[Event]) -> list[Event]:
         first = 1 + max((event.version for event in self.committed + own if event.stream == stream), default=0)
         positions = self.run(append(conn, (self.number, stream), first, number))
+        TALLY["events"] += number
         return [Event(stream, version, position) for version, position in enumerate(positions, first)]
 
     def is_locked(self, stream: int, writer: int | None = None) -> bool:
@@ -142,6 +150,7 @@ class Feed(RuleBasedStateMachine):
     def end(self, data: st.DataObject, end: str, seals: bool) -> None:
         writer = data.draw(st.sampled_from([*self.open]))
         events = self.open.pop(writer).events
+        TALLY[end] += 1
         if end == "PREPARE":
             gid = f"{self.number}.{next(NUMBERS)}"
             self.execute(self.conns[writer], f"PREPARE TRANSACTION '{gid}'")
@@ -168,6 +177,7 @@ class Feed(RuleBasedStateMachine):
 
     @rule(number=st.sampled_from([1, 100, 1_000_000]))
     def burn_positions(self, number: int) -> None:
+        TALLY["burned"] += number
         self.execute(self.lab.owner, f"SELECT setval('events_position', nextval('events_position') + {number})")
 
     # Sealers.
@@ -183,6 +193,7 @@ class Feed(RuleBasedStateMachine):
         expected = sorted(self.unsealed, key=lambda event: event.position)
         assert (row["n"], taken) == (len(expected), [event.position for event in expected])
         assert block == self.last_block + 1
+        TALLY["blocks"] += 1
         self.sealed += [(block, event) for event in expected]
         self.unsealed = []
 
@@ -211,6 +222,7 @@ class Feed(RuleBasedStateMachine):
         due = self.feed[self.read : self.read + limit]
         assert [(e["block_no"], e["position"]) for e in page.events] == due
         self.read += len(due)
+        TALLY["pages"] += 1
         self.check()
 
     @rule(limit=st.integers(1, 7), how=st.sampled_from(["raise", "terminate"]))
@@ -228,6 +240,7 @@ class Feed(RuleBasedStateMachine):
             self.run(follow.step(self.consumer, keeper, limit))
         except (Broken, asyncpg.InterfaceError):
             assert keeper.calls == 1
+            TALLY["crashes"] += 1
         else:
             assert keeper.calls == 0
             assert self.read == len(self.feed)
@@ -290,16 +303,15 @@ _ALL = "SELECT position, block_of(epoch, xid) AS block FROM events WHERE campaig
 
 
 def test_the_blocks_are_what_was_committed(lab: Lab) -> None:
+    search(lab, settings(max_examples=EXAMPLES, stateful_step_count=STEPS))
+
+
+def search(lab: Lab, bounds: settings) -> None:
     conns = [lab.run(lab.connect()) for _ in range(WRITERS + 1)]
     try:
         run_state_machine_as_test(
             lambda: Feed(lab, conns),
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
+            settings=settings(bounds, deadline=None, suppress_health_check=list(HealthCheck)),
         )
     finally:
         for conn in conns:
