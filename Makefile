@@ -45,6 +45,8 @@ format: $(STAMP)-test,check ## Write the format that `check` wants
 
 bench: $(STAMP)-bench ## Drain, pickup and idle beside a plain worker and PGQueuer (half an hour; nothing else should run)
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.together
+	$(BIN)/python -m bench.rates
 
 chaos: $(STAMP)-test ## 100,000 mails by three workers, one killed, one stopped, PostgreSQL restarted (some minutes)
 	$(BIN)/python -m tests.chaos.soak

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
 import structlog
 
 from postledger.embedded.server import Server
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {
@@ -198,6 +201,23 @@ def table(found: dict[str, dict[str, list[float]]]) -> str:
     return "\n".join(lines)
 
 
+def on_a_server(work: Callable[[Bench], Coroutine[None, None, T]]) -> T:
+    """Runs it with a private server that is gone afterwards."""
+
+    async def run(folder: Path) -> T:
+        server = Server.at(folder, settings=SETTINGS)
+        bench = Bench(await server.start())
+        try:
+            return await work(bench)
+        finally:
+            await server.stop("immediate")
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+    with tempfile.TemporaryDirectory(prefix="postledger-bench-") as name:
+        Path(name).chmod(0o755)
+        return asyncio.run(run(Path(name)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -210,18 +230,7 @@ def main() -> None:
     arguments = parser.parse_args()
     names = [name for name in arguments.contenders.split(",") if name != "pgqueuer" or find_spec("pgqueuer")]
 
-    async def run(folder: Path) -> dict[str, dict[str, list[float]]]:
-        server = Server.at(folder, settings=SETTINGS)
-        bench = Bench(await server.start())
-        try:
-            return await measure(arguments, names, bench)
-        finally:
-            await server.stop("immediate")
-
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
-    with tempfile.TemporaryDirectory(prefix="postledger-bench-") as name:
-        Path(name).chmod(0o755)
-        found = asyncio.run(run(Path(name)))
+    found = on_a_server(lambda bench: measure(arguments, names, bench))
     print("\n" + table(found))
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=1))
