@@ -68,6 +68,8 @@ class Lane:
         self._rate: str | None = None
         self._quota_replies = 0
         self._short_of_quota = False
+        self._on_probe = False
+        """The one mail that proves the sender has been claimed: only from then on does an answer prove anything."""
         self.is_open = False
         self._on_trial = False
         self._failures = 0
@@ -78,6 +80,11 @@ class Lane:
     @property
     def free(self) -> int:
         return self.capacity - self.taken
+
+    @property
+    def _in_doubt(self) -> bool:
+        """One mail goes first, and proves relay and quota, before the rest."""
+        return self._failures > 0 or self._short_of_quota
 
     @property
     def wants_trial(self) -> bool:
@@ -113,7 +120,7 @@ class Lane:
         now = self.clock()
         if not self.is_open or now < self._opens_at:
             return 0
-        if self._failures or self._short_of_quota:
+        if self._in_doubt:
             return 1 if self.taken == 0 else 0
         if self.provider.batch > 1:
             return self.provider.batch if self.free >= self.provider.batch else 0
@@ -129,12 +136,13 @@ class Lane:
             return self._opens_at - now
         if self.tokens is not None and self._slots():
             return self.tokens.ready_in()
-        if self._failures or self._short_of_quota or self.provider.batch > 1 or not self.free:
+        if self._in_doubt or self.provider.batch > 1 or not self.free:
             return NEVER
         return max(self._small_from - now, 0.0)
 
     def take(self, count: int, campaign_id: int) -> None:
         """Rows were claimed for this lane."""
+        self._on_probe = self._on_probe or self.taken == 0
         self.taken += count
         self.held[campaign_id] += count
         self._small_from = self.clock() + CLAIM_EVERY
@@ -162,13 +170,15 @@ class Lane:
         self.room.set()
 
     def worked(self) -> None:
-        """The relay answered a mail: the breaker closes."""
-        self._failures = 0
+        """The relay answered a mail: the breaker closes, unless that mail was under way before it opened."""
+        if self._on_probe:
+            self._failures = 0
 
     def accepted(self) -> None:
-        """The relay took a mail: there is quota."""
+        """The relay took a mail: there is quota, unless that mail was under way when others were refused."""
         self._quota_replies = 0
-        self._short_of_quota = False
+        if self._on_probe:
+            self._short_of_quota = False
 
     def refused_452(self, *, fresh: bool) -> bool:
         """A recipient got a 452, at its first try (`fresh`) or later; whether that tells of the sender's quota."""
@@ -178,12 +188,14 @@ class Lane:
     def short_of_quota(self) -> None:
         """The sender may not send any more: until a mail is taken again, they are tried one at a time."""
         self._short_of_quota = True
+        self._on_probe = False
 
     def broke(self, why: str) -> timedelta:
         """The relay refused us or is down: nobody tries it for a while; returns how long."""
         now = self.clock()
         if now >= self._opens_at:  # the sends that fail together count once
             self._failures += 1
+            self._on_probe = False
             wait = min(OPEN_FIRST * 2 ** (self._failures - 1), OPEN_LONGEST)
             self._opens_at = now + wait
             log.warning(

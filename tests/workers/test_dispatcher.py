@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from postledger.database import Connection
 from postledger.errors import ConfigurationError
@@ -321,15 +322,16 @@ async def test_a_cancelled_campaign_is_swept_whether_its_sender_works_or_not(wor
     assert worker
 
 
-async def test_one_that_cannot_be_served_is_told_of_once(working: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_one_that_cannot_be_served_is_told_of_once(working: Desk) -> None:
     campaign = await working.mailing.written("null://", addresses(1))
     working.unusable.add(campaign)
-    await working.mailing.change(campaign, "Started")
-    for _ in range(5):
-        looks = working.dispatcher.looks
-        await working.mailing.conn.execute("SELECT wake()")
-        await eventually(lambda looks=looks: _true(working.dispatcher.looks > looks))
-    assert capsys.readouterr().out.count("campaign_cannot_be_served") == 1
+    with capture_logs() as logs:
+        await working.mailing.change(campaign, "Started")
+        for _ in range(5):
+            looks = working.dispatcher.looks
+            await working.mailing.conn.execute("SELECT wake()")
+            await eventually(lambda looks=looks: _true(working.dispatcher.looks > looks))
+    assert [entry["campaign"] for entry in logs if entry["event"] == "campaign_cannot_be_served"] == [campaign]
 
     working.unusable.clear()
     await working.mailing.conn.execute("SELECT wake()")

@@ -144,6 +144,28 @@ def test_the_whole_sender_slows_down(clock: Clock) -> None:
     assert lane.claimable() == 10
 
 
+def test_answers_that_were_under_way_do_not_close_the_breaker(clock: Clock) -> None:
+    """The connections of a relay that goes down do not all break at once."""
+    lane = opened(clock)
+    lane.take(3, 1)
+    lane.broke("down")
+    lane.worked()
+    clock.now += 1
+    lane.on_trial()
+    assert lane.broke("down") == timedelta(seconds=2)
+
+    clock.now += 2
+    lane.on_trial()
+    lane.opened()
+    assert lane.claimable() == 0
+    lane.give_back(3, 1)
+    assert lane.claimable() == 1
+    lane.take(1, 1)
+    lane.worked()
+    lane.give_back(1, 1)
+    assert lane.claimable() == 10
+
+
 class TestQuota:
     def test_ten_fresh_ones_in_a_row_tell_of_it(self, clock: Clock) -> None:
         lane = opened(clock)
@@ -174,6 +196,20 @@ class TestQuota:
         lane.accepted()
         assert lane.claimable() == 10
         assert not lane.refused_452(fresh=True)
+
+    def test_what_was_under_way_proves_no_quota(self, clock: Clock) -> None:
+        """The last mail that is taken may be answered after the first that are refused."""
+        lane = opened(clock)
+        lane.take(10, 1)
+        lane.short_of_quota()
+        lane.give_back(9, 1)
+        lane.accepted()
+        lane.give_back(1, 1)
+        assert lane.claimable() == 1
+        lane.take(1, 1)
+        lane.short_of_quota()  # refused once more
+        lane.give_back(1, 1)
+        assert lane.claimable() == 1
 
 
 class TestRate:
