@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -142,14 +142,15 @@ def _steps(conn: Connection, campaign_id: int) -> AsyncGenerator[tuple[dict[str,
 def as_of(given: Given, campaign: str, at: Moment) -> int:
     """How many recipients were in each state at a time: by the last block that had been sealed then.
 
-    The answer stays the same for ever once a later block has been sealed. The server's clock is the one that counts.
+    The answer is final once a later block has been sealed. Until then, and for a time that is still to come, it is that
+    of the newest block, and a note says how many events are in none yet. The server's clock is the one that counts.
     """
 
     async def look(interrupts: Interrupts) -> int:
         async with connected(given.config()) as conn:
             found = await find_campaign(conn, campaign)
             then = await read_as_of(conn, found.id, at.at)
-        for warning in moment_notes(at):
+        for warning in [*moment_notes(at), *_as_of_notes(then)]:
             note(f"note: {warning}")
         _show_as_of(given, found, at, then)
         return Exit.OK
@@ -157,11 +158,19 @@ def as_of(given: Given, campaign: str, at: Moment) -> int:
     return run(given, look)
 
 
+def _as_of_notes(then: AsOf) -> Iterator[str]:
+    if then.ahead:
+        yield "that time is still to come; this is how it stands by the newest block"
+    if then.unsealed:
+        yield f"{number(then.unsealed)} events of this campaign are in no block yet, so they are not in this answer"
+
+
 def _show_as_of(given: Given, found: FoundCampaign, at: Moment, then: AsOf) -> None:
     if given.json:
         block = None if then.block_no is None else str(then.block_no)
         named = {"campaign": {"id": str(found.id), "name": found.name}, "at": write_moment(at.at)}
-        document({**named, "block": block, "sealed_at": write_time(then.sealed_at), "counts": dict(then.counts)})
+        told = {"block": block, "sealed_at": write_time(then.sealed_at), "counts": dict(then.counts)}
+        document({**named, **told, "final": then.final, "unsealed": then.unsealed})
         return
     if then.sealed_at is None:
         say(f'campaign "{found.name}": nothing had been sealed by {at}')

@@ -1,7 +1,7 @@
 """`audit as-of`, and what commands leave sealed."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tests.cli.conftest import Desk
 
@@ -16,7 +16,7 @@ def blocks(desk: Desk) -> dict[int, datetime]:
 
 
 def written(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 def test_what_was_true_at_a_time(desk: Desk) -> None:
@@ -38,6 +38,8 @@ def test_what_was_true_at_a_time(desk: Desk) -> None:
         "block": None,
         "sealed_at": None,
         "counts": COUNTS,
+        "final": True,
+        "unsealed": 0,
     }
     then = as_of(sealed_at.isoformat())
     assert (then["block"], then["at"], then["sealed_at"]) == (str(first), written(sealed_at), written(sealed_at))
@@ -45,11 +47,17 @@ def test_what_was_true_at_a_time(desk: Desk) -> None:
     now = as_of("2099-01-01 09:00 Europe/Berlin")
     assert (now["at"], now["block"]) == ("2099-01-01T08:00:00.000000Z", str(last))
     assert now["counts"] == COUNTS | {"cancelled": 3}
+    assert (then["final"], now["final"]) == (True, False)
 
     told = desk.run("audit", "as-of", "spring", "--at", sealed_at.isoformat()).out
     assert f"block {first}" in told
     assert ["pending", "3"] in [line.split() for line in told.splitlines()]
     assert "nothing had been sealed by" in desk.run("audit", "as-of", "spring", "--at", before.isoformat()).out
+
+    desk.sql("INSERT INTO postledger.events (campaign_id, delivery_id, type, body) VALUES (1, 1, 'Opened', '{}')")
+    told = desk.run("audit", "as-of", "spring", "--at", "2099-01-01T00:00:00Z").err
+    assert "still to come" in told
+    assert "1 events of this campaign are in no block yet" in told
 
 
 def test_a_time_that_does_not_say_which_is_refused(offline: Desk) -> None:

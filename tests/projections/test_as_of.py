@@ -4,6 +4,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from attrs import evolve
+
 from postledger.database import Connection, Database
 from postledger.ledger.sealing import seal
 from postledger.projections.as_of import AsOf, as_of
@@ -20,7 +22,7 @@ async def sealed_counts(conn: Connection, campaign: int) -> tuple[datetime, AsOf
     query = "SELECT status::text, count(*) FROM recipient_queue WHERE campaign_id = $1 GROUP BY 1"
     counts |= dict(await conn.fetch(query, campaign))
     sealed_at = await conn.fetchval("SELECT sealed_at FROM blocks WHERE block_no = $1", block)
-    return sealed_at, AsOf(block, sealed_at, counts)
+    return sealed_at, AsOf(block, sealed_at, counts, final=True, unsealed=0, ahead=False)
 
 
 async def test_at_every_block_it_says_what_the_rows_said_then(app: Connection) -> None:
@@ -40,6 +42,9 @@ async def test_at_every_block_it_says_what_the_rows_said_then(app: Connection) -
     await claim(app, campaign, worker, 100)
     moments.append(await sealed_counts(app, campaign))
     assert len(moments) == 11
+    assert await as_of(app, campaign, moments[-1][0]) == evolve(moments[-1][1], final=False)
+    await campaigns.draft(app, "after it")
+    await seal(app)
     for at, expected in moments:
         assert await as_of(app, campaign, at) == expected
     for (before, expected), (after, _) in pairwise(moments):
@@ -63,11 +68,35 @@ async def test_what_was_committed_late_belongs_to_the_later_block(app: Connectio
         await other.execute("COMMIT")
     second = await sealed_counts(app, campaign)
     assert (first[1].counts["sent"], second[1].counts["sent"]) == (1, 2)
-    for at, expected in (first, second):
-        assert await as_of(app, campaign, at) == expected
+    for (at, expected), final in zip((first, second), (True, False), strict=True):
+        assert await as_of(app, campaign, at) == evolve(expected, final=final)
+
+
+FUTURE = datetime.fromisoformat("2099-01-01T00:00:00Z")
+
+
+async def test_it_tells_what_may_still_come_to_it(app: Connection) -> None:
+    """No time says that nothing will: only a later block does."""
+    campaign = await started(app, 4)
+    at, _ = await sealed_counts(app, campaign)
+    [row] = (await claim(app, campaign, await enlist(app), 1)).rows
+    for moment, ahead in ((at, False), (FUTURE, True)):
+        then = await as_of(app, campaign, moment)
+        assert (then.counts["pending"], then.final, then.unsealed, then.ahead) == (4, False, 1, ahead)
+    await settle(app, campaign, [sent(row)])
+    assert (await as_of(app, campaign, at)).unsealed == 2
+    await seal(app)
+    then = await as_of(app, campaign, at)
+    assert (then.counts["pending"], then.final, then.unsealed) == (4, True, 0)
+    then = await as_of(app, campaign, FUTURE)
+    assert (then.counts["sent"], then.final, then.unsealed) == (1, False, 0)
 
 
 async def test_where_nothing_is_sealed_nothing_was_true(app: Connection) -> None:
     campaign = await started(app, 4)
-    then = await as_of(app, campaign, datetime.fromisoformat("2099-01-01T00:00:00Z"))
+    then = await as_of(app, campaign, FUTURE)
     assert (then.block_no, then.sealed_at, sum(then.counts.values())) == (None, None, 0)
+    assert (then.final, then.unsealed) == (False, await app.fetchval(EVENTS, campaign))
+
+
+EVENTS = "SELECT count(*) FROM events WHERE campaign_id = $1"
