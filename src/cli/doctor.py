@@ -13,11 +13,13 @@ from attrs import frozen
 
 from ..config import Config, redact
 from ..database import Blocks, Database, fetch_one, is_pooled
-from ..database.migrate import check_version, installed_version
+from ..database.migrate import check_hidden, check_version, installed_version
 from ..errors import ConfigurationError, PostledgerError, UnavailableError
 from ..ledger import senders
+from ..projections.lag import read_lag
 from ..workers.providers import registry
 from .connecting import opened, straight
+from .documents import moment as write_time
 from .exits import Exit, code_of
 from .options import Command, Given
 from .output import document, say
@@ -108,6 +110,7 @@ async def _database_checks(config: Config, database: Database, *, with_senders: 
         "schema": lambda: _try_schema(database),
         "role": lambda: _try_role(database),
         "epoch": lambda: _try_epoch(database),
+        "blocks": lambda: _tell_lag(database),
         "notifications": lambda: _try_notifications(database, listen),
     }
     for name, look in looks.items():
@@ -123,10 +126,10 @@ async def _database_checks(config: Config, database: Database, *, with_senders: 
 
 
 _REMEDIES = {
-    "connection": "start the server, or correct --database; without it a private server is used",
+    "connection": "start the server, or correct --database or its login; without it a private server is used",
     "version": f"use PostgreSQL {OLDEST} to {NEWEST}",
     "encoding": "create the database with ENCODING 'UTF8'",
-    "schema": "run 'postledger migrate' as the database's owner",
+    "schema": "run 'postledger migrate' as the database's owner, or give the login the role postledger_app",
     "epoch": "if this is the database that sends from now on: 'postledger migrate --new-epoch'",
     "role": "GRANT postledger_app TO the login, and grant nothing on the table events to either",
     "notifications": "behind a pooler name the server's own address with --listen",
@@ -166,6 +169,8 @@ async def _try_encoding(database: Database) -> str:
 async def _try_schema(database: Database) -> str:
     async with database.connection(role=None, label="doctor") as conn:
         version = await installed_version(conn)
+        if version is None:
+            await check_hidden(conn, database.schema)
     check_version(version)
     return f"{database.schema}, version {version}"
 
@@ -189,11 +194,27 @@ async def _try_epoch(database: Database) -> str:
     return f"epoch {epoch} is this server's own"
 
 
+async def _tell_lag(database: Database) -> str:
+    """Nothing is wrong however far behind they are: workers, and whoever appends next, catch up."""
+    async with database.connection(label="doctor") as conn:
+        lag = await read_lag(conn)
+    sealed = "nothing is sealed yet" if lag.block_no is None else f"block {lag.block_no} of {write_time(lag.sealed_at)}"
+    if lag.oldest_in is not None:
+        sealed += f", {lag.unsealed} events in none yet, the oldest since {lag.oldest_in.total_seconds():.1f} s"
+    behind = [f"{name} is {blocks} blocks behind" for name, blocks in lag.behind.items() if blocks]
+    return "; ".join([sealed, *behind])
+
+
 async def _try_notifications(database: Database, listen: Database) -> str:
     heard = asyncio.Event()
-    async with listen.connection(label="doctor listens") as ear, database.connection(label="doctor") as mouth:
+    async with (
+        listen.connection(label="doctor listens", session=True) as ear,
+        database.connection(label="doctor") as mouth,
+    ):
         if is_pooled(ear):
-            raise ConfigurationError("a pooler is in the way: workers look every 2 s, and find a dead one by its lease")
+            raise ConfigurationError(
+                "a pooler in transaction mode is in the way: workers look every 2 s, and find a dead one by its lease"
+            )
         full = await ear.fetchval(sql.queue_usage)
         if full >= QUEUE_FULL:
             raise ConfigurationError(
