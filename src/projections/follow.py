@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct, error
 from typing import Protocol, Self
 
@@ -106,6 +106,29 @@ async def step(conn: Connection, follower: Follower, limit: int = PAGE) -> Page 
         if page.checkpoint != after:
             await conn.execute(sql.move, follower.name, page.checkpoint.block_no, page.checkpoint.position)
     return page
+
+
+async def rebuild(
+    conn: Connection, follower: Follower, clear: Callable[[Connection], Awaitable[None]], limit: int = PAGE
+) -> int:
+    """What a follower has made, made anew from the first block in one transaction; how many events that were.
+
+    `clear` takes away what is there, through the same connection. Readers see that until the new is whole, and what
+    fails on the way leaves it as it was. Waits for whoever drives the follower. `conn` must be in no transaction.
+    """
+    count = 0
+    async with conn.transaction(isolation="read_committed"):
+        await conn.execute(sql.register, follower.name, LANE)
+        await conn.execute(sql.wait, follower.name)
+        await clear(conn)
+        page = Page((), Checkpoint(), is_last=False)
+        while not page.is_last:
+            page = await read_page(conn, page.checkpoint, limit)
+            if page.events:
+                await follower.apply(conn, page.events)
+            count += len(page.events)
+        await conn.execute(sql.move, follower.name, page.checkpoint.block_no, page.checkpoint.position)
+    return count
 
 
 async def _head(conn: Connection) -> Checkpoint:

@@ -10,6 +10,10 @@ SELECT block_no, position, campaign_id, delivery_id, version, type, body::text A
 -- A follower's checkpoint, until the transaction ends; no row: there is none yet, or somebody else has it.
 SELECT block_no, position FROM followers WHERE name = $1 FOR UPDATE SKIP LOCKED
 
+-- name: wait
+-- The same, however long somebody else has it.
+SELECT FROM followers WHERE name = $1 FOR UPDATE
+
 -- name: register
 -- Waits for another first start to end.
 INSERT INTO followers (name, lane) VALUES ($1, $2) ON CONFLICT DO NOTHING

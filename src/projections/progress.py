@@ -14,6 +14,9 @@ sql = Blocks("postledger.projections", "progress.sql")
 PAGE = 10_000
 """Events in one transaction of the follower."""
 
+REBUILD_PAGE = 100_000
+"""Within one transaction each page leaves a dead version of a campaign's row, and steps over those before it."""
+
 
 @frozen
 class Progress:
@@ -38,6 +41,21 @@ async def follow(conn: Connection, *, timeout: float | None = None) -> int | Non
     """One page of the follower; how many events it had. 0: it has caught up. None: somebody else is at it."""
     followed: int | None = await conn.fetchval(sql.follow, PAGE, timeout=timeout)
     return followed
+
+
+async def rebuild(conn: Connection) -> int:
+    """All of it anew from the first block, in one transaction; how many events that were. `conn` must be in none.
+
+    Readers see what was there until it is done; who follows meanwhile waits or is told that somebody is at it.
+    """
+    count = 0
+    async with conn.transaction(isolation="read_committed"):
+        await conn.execute(sql.lock)
+        for statement in (sql.clear_counts, sql.clear_minutes, sql.begin_again):
+            await conn.execute(statement)
+        while followed := await conn.fetchval(sql.follow, REBUILD_PAGE):
+            count += followed
+    return count
 
 
 async def read(conn: Connection, campaign_id: int) -> Progress | None:

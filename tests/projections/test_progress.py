@@ -1,5 +1,6 @@
 """The first follower: as of each block it says of every campaign what its rows said then."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -132,3 +133,29 @@ async def test_with_nothing_to_count_it_stands_at_the_end(app: Connection, owner
     )
     assert await progress.follow(app) == 0
     assert (await app.fetchrow(at))["block_no"] == head["block_no"] + 1
+
+
+async def test_rebuilt_from_nothing_it_is_the_same(app: Connection, owner: Connection, database: str) -> None:
+    """Whatever has become of it, and while others look."""
+    campaign = await varied(app)
+    await seal(app)
+    await catch_up(app)
+    before = await everything(app)
+    spoilt = "UPDATE progress SET sent = 7, first_at = clock(); UPDATE progress_minutes SET sent = sent + 1"
+    await owner.execute(f"{spoilt}; INSERT INTO progress (campaign_id, sent, first_at) VALUES (99, 1, clock())")
+    await owner.execute("INSERT INTO progress_minutes VALUES (99, clock(), 1)")
+    assert await progress.rebuild(app) == await app.fetchval("SELECT count(*) FROM events")
+    assert await everything(app) == before
+    assert await progress.read(app, 99) is None
+    assert await progress.minutes(app, 99) == []
+    async with Database(database).connection() as other, other.transaction():
+        assert await other.fetchval("SELECT follow_progress(3)") == 0
+        rebuilding = asyncio.create_task(progress.rebuild(app))
+        assert await progress.read(other, campaign) is not None
+    assert await rebuilding > 0
+    assert await everything(app) == before
+
+
+async def everything(conn: Connection) -> list[object]:
+    ids = [row[0] for row in await conn.fetch("SELECT id FROM campaigns ORDER BY 1")]
+    return [(await progress.read(conn, one), await progress.minutes(conn, one)) for one in ids]

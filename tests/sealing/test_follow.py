@@ -278,6 +278,30 @@ async def test_a_page_costs_its_own_size_however_large_the_block(log: Log) -> No
     assert max(buffers[1:]) < 100, buffers
 
 
+async def test_rebuilt_from_nothing_it_has_everything_once(log: Log, owner: Connection) -> None:
+    whole = await fill(log)
+    await owner.execute("GRANT DELETE ON public.seen TO postledger_app")
+    await follow.step(log.conn, Keeper("again"), 7)
+
+    async def clear(conn: Connection) -> None:
+        await conn.execute("DELETE FROM public.seen WHERE follower = 'again'")
+
+    async def fail(_: Connection) -> None:
+        assert await seen(other, "again") == whole[:7]  # for all others
+        if failing.calls > 3:
+            raise Broken
+
+    other, failing = await log.connect(), Keeper("again", break_off=fail)
+    with pytest.raises(Broken):
+        await follow.rebuild(log.conn, failing, clear, 10)
+    assert await seen(log.conn, "again") == whole[:7]
+    assert await checkpoint(log.conn, "again") == Checkpoint(*whole[6])
+    assert await follow.rebuild(log.conn, Keeper("again"), clear, 10) == len(whole)
+    assert await seen(log.conn, "again") == whole
+    assert await checkpoint(log.conn, "again") == await log.head()
+    assert await follow.rebuild(log.conn, Keeper("for the first time"), clear, 10) == len(whole)
+
+
 @given(st.builds(Checkpoint, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)))
 def test_a_checkpoint_outside_is_text(checkpoint: Checkpoint) -> None:
     text = checkpoint.encode()
