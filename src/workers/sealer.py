@@ -72,8 +72,9 @@ class Sealer:
         try:
             async with self.link.use() as conn:
                 await sealing.seal_all(conn, within=LAST_WITHIN)
-                while await progress.follow(conn, timeout=LAST_WITHIN) and monotonic() < until:
-                    pass
+                while (followed := await progress.follow(conn, timeout=LAST_WITHIN)) != 0 and monotonic() < until:
+                    if followed is None:  # somebody else is at it, who may have looked before our block
+                        await asyncio.sleep(sealing.AGAIN)
         except (LinkLost, asyncpg.PostgresError) as error:
             log.warning("left_unsealed", reason=str(error)[:200])
 

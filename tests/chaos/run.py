@@ -11,6 +11,7 @@ from attrs import define
 from postledger.database import Connection, Database
 from postledger.ledger import campaigns, senders
 from postledger.ledger.campaigns import Settings, Source
+from postledger.projections import progress
 from postledger.projections.verify import verify
 from postledger.workers.link import Link, LinkLost
 from tests.eventually import eventually
@@ -39,6 +40,10 @@ class Ending:
     late: int
     """Evidence: outcomes that came too late to be applied."""
     claims: int
+    unsealed: int | None
+    """Events in no block, though all who appended have left, or were cleared up after."""
+    counted: bool
+    """Whether the follower that counts says the same."""
     differences: list[str]
 
     def check(self) -> None:
@@ -46,6 +51,7 @@ class Ending:
         assert set(self.counts) <= TERMINAL, self
         assert sum(self.counts.values()) == self.audience, self
         assert (self.missing, self.unexplained, self.claims) == (0, 0, 0), self
+        assert (self.unsealed, self.counted) == (0, True), self
         assert not self.differences, self
 
 
@@ -151,6 +157,7 @@ class Run:
             found = await verify(conn, self.campaign)
             counts = await campaigns.counts(conn, self.campaign)
             claims = await conn.fetchval("SELECT count(*) FROM claims")
+            followed = await progress.read(conn, self.campaign)
         await self._link.close()
         return Ending(
             counts={name: n for name, n in counts.items() if n and name != "audience"},
@@ -162,6 +169,8 @@ class Run:
             unknown=sum(unknown.values()),
             late=sum(late.values()),
             claims=claims,
+            unsealed=found.unsealed,
+            counted=all(n == getattr(followed, name) for name, n in counts.items() if name != "audience"),
             differences=[str(difference) for difference in found.differences],
         )
 

@@ -184,6 +184,21 @@ async def test_finish_waits_for_another_and_seals(app: Connection, database: str
     await link.close()
 
 
+async def test_finish_waits_for_another_who_counts(app: Connection, database: str) -> None:
+    """Who has looked before our block will not look again."""
+    link = Link(Database(database), "seals of the test")
+    async with Database(database).connection() as other:
+        await other.execute("BEGIN")
+        await other.fetchval("SELECT follow_progress(3)")
+        campaign = await campaigns.started(app, 5)
+        leaving = asyncio.create_task(Sealer(link).finish())
+        await until_sealed(app)
+        await other.execute("COMMIT")
+        await leaving
+    assert await app.fetchval(SAME, campaign)
+    await link.close()
+
+
 async def test_finish_ends_without_a_database(database: str) -> None:
     link = Link(Database(database.replace("/test_", "/no_such_")), "seals of the test")
     await Sealer(link).finish()
