@@ -1,6 +1,5 @@
 """Installing the schema: once, by whoever comes first, for whoever may use it."""
 
-import asyncio
 import contextlib
 
 import asyncpg
@@ -19,13 +18,6 @@ async def test_a_second_time_changes_nothing(empty_database: str) -> None:
     assert await conn.fetch("SELECT name, inner_key FROM postledger.secrets ORDER BY name") == before
     assert await conn.fetchval("SELECT count(*) FROM postledger.events WHERE type = 'Migrated'") == 1
     await conn.close()
-
-
-async def test_ten_at_once_on_an_empty_database(empty_database: str) -> None:
-    """Ten sessions, and nobody knows of the others: to the server they are ten processes."""
-    assert await asyncio.gather(*(migrate(empty_database) for _ in range(10))) == [SCHEMA_VERSION] * 10
-    async with Database(empty_database).connection() as conn:
-        assert await conn.fetchval("SELECT count(*) FROM events WHERE type = 'Migrated'") == 1
 
 
 async def test_a_newer_schema_is_refused(database: str) -> None:
