@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 import asyncpg
 from attrs import evolve, frozen
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, fetch_one
 from ..errors import DataError
 from . import campaigns, contacts, scheduling, senders
 from .audience import staging
@@ -162,8 +162,8 @@ async def _commit(conn: Connection, order: Order, import_id: int, variables: Col
 async def _write(conn: Connection, order: Order, import_id: int, variables: Collection[str]) -> Written:
     campaign, is_new = await _drafted(conn, order)
     campaign_id = campaign.id
-    await conn.fetchrow(campaigns.sql.enqueue_import, campaign_id, import_id)
-    report = await staging.read_report(conn, import_id, order.unit)
+    counts = dict(await fetch_one(conn, campaigns.sql.enqueue_import, campaign_id, import_id))
+    report = await staging.read_report(conn, import_id, counts, order.unit)
     await _check_people(conn, campaign_id, report, variables)
     if order.rate is not None:  # at the end: others who write through this sender wait for it from now on
         await senders.set_rate(conn, campaign.settings.sender_id, None if order.rate == "off" else order.rate)

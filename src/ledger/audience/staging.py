@@ -1,7 +1,7 @@
 """Bringing rows into the staging table, in committed chunks, reading ahead while one is written."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from itertools import islice
 
@@ -80,10 +80,11 @@ async def staging(conn: Connection, source: str, campaign_id: int | None = None)
     log.info("import staged", import_id=staged.import_id, rows=staged.rows, invalid=staged.invalid)
 
 
-async def read_report(conn: Connection, import_id: int, unit: str = "line") -> Report:
-    """What became of each row, once `enqueue_import` has run and before `finish`; `unit` is what a row is called."""
-    counts = {row["outcome"]: row["rows"] for row in await conn.fetch(sql.count_outcomes, import_id)}
-    return Report.of(counts, await read_lines(conn, import_id), unit)
+async def read_report(conn: Connection, import_id: int, counts: Mapping[str, int], unit: str = "line") -> Report:
+    """What became of each row, before `finish`: `counts` are enqueue_import's; `unit` is what a row is called."""
+    outcomes = {outcome: n for outcome, n in counts.items() if outcome != "rows"}
+    all_accepted = counts["accepted"] == counts["rows"]
+    return Report.of(outcomes, [] if all_accepted else await read_lines(conn, import_id), unit)
 
 
 async def read_lines(conn: Connection, import_id: int) -> list[Line]:

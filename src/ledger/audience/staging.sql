@@ -46,10 +46,6 @@ UPDATE imports SET state = 'staged' WHERE id = $1 AND state = 'staging' RETURNIN
 -- The rows of an import that has been used and reported.
 DELETE FROM import_rows WHERE import_id = $1;
 
--- name: count_outcomes
--- How many rows had which outcome.
-SELECT coalesce(outcome, 'accepted') AS outcome, count(*) AS rows FROM import_rows WHERE import_id = $1 GROUP BY 1;
-
 -- name: read_lines
 -- The rows that were not accepted, in the order of the file; at most $2.
 SELECT line, outcome, reason FROM import_rows WHERE import_id = $1 AND outcome IS NOT NULL ORDER BY line LIMIT $2;
