@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from ..config import Config
 from ..database import Connection, Database, migrate
-from ..database.migrate import check_version, installed_version
+from ..database.migrate import check_hidden, check_version, installed_version
 from ..embedded import running
 from ..ledger.sealing import seal_all
 
@@ -56,6 +56,8 @@ async def _prepare(database: Database, *, install: bool) -> None:
     # As the login itself: the role of the app may not exist yet.
     async with database.connection(role=None, label="cli") as conn:
         version = await installed_version(conn)
+        if version is None:
+            await check_hidden(conn, database.schema)
     if version is None and install:
         version = await migrate(database.dsn, schema=database.schema)
     check_version(version)

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from ..config import redact
 from ..errors import ConfigurationError
 from .errors import GONE, translated
-from .pooler import PooledConnection, check_login, stands_between
+from .pooler import PooledConnection, check_login, keep, keeps_sessions, sql, stands_between
 
 APP_ROLE = "postledger_app"
 
@@ -40,6 +40,11 @@ async def _prepare(conn: Connection) -> None:
     await conn.set_type_codec("jsonb", schema="pg_catalog", encoder=_encode_json, decoder=_decode_json, format="binary")
 
 
+async def _be_patient(conn: Connection) -> None:
+    if conn.get_server_version().major >= 17:  # no start-up parameter: older servers refuse what they do not know
+        await conn.execute(sql.be_patient)
+
+
 def search_path(schema: str) -> str:
     """The setting that makes the schema ours; whatever a temporary table is called, it comes last."""
     return f"{quote_identifier(schema)}, pg_temp"
@@ -50,6 +55,8 @@ class _Way:
     """What the last connection found on its way to the server; the next one need not find out again."""
 
     pooled: bool = False
+    kept: bool | None = None
+    """Whether the pooler is in session mode; None is not known yet."""
 
 
 @frozen
@@ -66,6 +73,11 @@ class Database:
             "search_path": search_path(self.schema),
             "default_transaction_isolation": "read committed",
             "jit": "off",
+            # Ours are watched from here, and end in order: what a server allows its other clients is no measure.
+            "statement_timeout": "0",
+            "lock_timeout": "0",
+            "idle_in_transaction_session_timeout": "0",
+            "idle_session_timeout": "0",
         }
         if role is not None:
             settings["role"] = role
@@ -84,6 +96,7 @@ class Database:
         role: str | None = APP_ROLE,
         label: str = "",
         keepalive: bool = False,
+        session: bool = False,
         direct: bool = False,
         own: bool = False,
         timeout: float = 10.0,
@@ -92,22 +105,32 @@ class Database:
         """A plain connection. `role` None stays the login role (migrations); `own`: with the settings that the login
         has anyway, search_path and role among them, for what its own SQL says.
 
-        Behind a pooler that is a PooledConnection; `direct` refuses that. Raises UnavailableError or
-        ConfigurationError, in one line that names what and the remedy.
+        Behind a pooler in transaction mode that is a PooledConnection; `session` finds out, for a second at most,
+        whether it is in session mode; `direct` refuses what is not. Raises UnavailableError or ConfigurationError, in
+        one line that names what and the remedy.
         """
         options = {"timeout": timeout, "command_timeout": command_timeout}
         with translated(self.dsn):
-            conn = None
+            settings = _named(label) if own else self._settings(role, keepalive, label)
             if direct or not self._way.pooled:
-                settings = _named(label) if own else self._settings(role, keepalive, label)
-                conn = await self._straight(settings, options)
-            if conn is None and direct:
+                conn = await self._straight(settings, options, own=own)
+                if conn is not None:
+                    return conn
+            if await self._is_kept(look=session or direct):
+                return await self._kept(settings, options)
+            if direct:
                 raise ConfigurationError(
-                    f"database {redact(self.dsn)} is behind a pooler: name the server itself with --database for this"
+                    f"database {redact(self.dsn)} is behind a pooler in transaction mode: name the server itself with "
+                    "--database for this"
                 )
-            return conn or await self._pooled(role, label, options)
+            try:
+                return await self._pooled(role, label, options)
+            except ConfigurationError:
+                if not await self._is_kept(look=True):
+                    raise
+                return await self._kept(settings, options)
 
-    async def _straight(self, settings: dict[str, str], options: dict[str, Any]) -> Connection | None:
+    async def _straight(self, settings: dict[str, str], options: dict[str, Any], *, own: bool) -> Connection | None:
         """With all settings; None where a pooler is in the way, which refuses them, or takes them and forgets them."""
         try:
             conn: Connection = await asyncpg.connect(self.dsn, server_settings=settings, **options)
@@ -118,12 +141,39 @@ class Database:
             self._way.pooled = await stands_between(conn)
             if not self._way.pooled:
                 await _prepare(conn)
+                if not own:
+                    await _be_patient(conn)
                 return conn
         await close(conn)
         return None
 
-    async def _pooled(self, role: str | None, label: str, options: dict[str, Any]) -> Connection:
-        """With the settings that any pooler passes on; the others are the login's own."""
+    async def _is_kept(self, *, look: bool) -> bool:
+        """Whether the pooler in the way is in session mode, as far as that is known."""
+        if self._way.kept is None and look:
+            async with self._through_pooler({}) as ear, self._through_pooler({}) as mouth:
+                self._way.kept = await keeps_sessions(ear, mouth)
+        return self._way.kept is True
+
+    @asynccontextmanager
+    async def _through_pooler(self, options: dict[str, Any]) -> AsyncIterator[Connection]:
+        conn = await self._greeted("", options)
+        try:
+            yield conn
+        finally:
+            await close(conn)
+
+    async def _kept(self, settings: dict[str, str], options: dict[str, Any]) -> Connection:
+        """A session of the server for as long as we stay, as if it were the server itself."""
+        greeting = {name: value for name, value in settings.items() if name in _greeting("")}
+        conn: Connection = await asyncpg.connect(self.dsn, server_settings=greeting, **options)
+        async with _or_dropped(conn):
+            await keep(conn, settings)
+            await _prepare(conn)
+            await _be_patient(conn)
+        return conn
+
+    async def _greeted(self, label: str, options: dict[str, Any]) -> Connection:
+        """With the settings that any pooler passes on."""
         conn: Connection = await asyncpg.connect(
             self.dsn,
             server_settings=_greeting(label),
@@ -131,6 +181,11 @@ class Database:
             statement_cache_size=0,
             **options,
         )
+        return conn
+
+    async def _pooled(self, role: str | None, label: str, options: dict[str, Any]) -> Connection:
+        """With the other settings being the login's own."""
+        conn = await self._greeted(label, options)
         try:
             async with _or_dropped(conn):
                 await check_login(conn, self.dsn, self.schema, role)
@@ -152,7 +207,7 @@ class Database:
 
 
 def _greeting(label: str) -> dict[str, str]:
-    return {**_named(label), "timezone": "UTC"}
+    return {**_named(label), "timezone": "UTC", "standard_conforming_strings": "on"}
 
 
 def _named(label: str) -> dict[str, str]:

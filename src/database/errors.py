@@ -84,6 +84,10 @@ def translate(error: BaseException, dsn: str) -> PostledgerError | None:
             return UnavailableError(
                 f"database {where} is read-only ({first_line(error)}): name the primary, not a standby"
             )
+        case asyncpg.FeatureNotSupportedError():
+            return UnavailableError(
+                f"database {where} does not do this ({first_line(error)}): name the primary, not a standby"
+            )
         case asyncpg.TooManyConnectionsError():
             return UnavailableError(
                 f"database {where} has no connection left for us ({first_line(error)}): end what is idle, or "

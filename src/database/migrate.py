@@ -61,6 +61,7 @@ async def migrate(dsn: str, *, schema: str = "postledger") -> int:
     a pooler is in the way; UnavailableError when somebody holds on to the tables for too long.
     """
     async with Database(dsn, schema).connection(role=None, direct=True, label="migrate") as conn:
+        await _check_encoding(conn)
         try:
             await _lock(conn, schema)
             version = await installed_version(conn)
@@ -84,6 +85,21 @@ async def migrate(dsn: str, *, schema: str = "postledger") -> int:
         check_version(version)
         await conn.execute(sql.note_cluster)
         return SCHEMA_VERSION
+
+
+async def check_hidden(conn: Connection, schema: str) -> None:
+    """Raises ConfigurationError where there is a schema, but not for this login."""
+    if await conn.fetchval(sql.hidden, schema):
+        raise ConfigurationError(f"this login may not look into the schema {schema}: GRANT postledger_app TO it")
+
+
+async def _check_encoding(conn: Connection) -> None:
+    encoding = await conn.fetchval(sql.encoding)
+    if encoding != "UTF8":
+        raise ConfigurationError(
+            f"the database's encoding is {encoding}, which cannot hold every name: create it with ENCODING 'UTF8' "
+            "TEMPLATE template0"
+        )
 
 
 async def foreign_epoch(dsn: str, *, schema: str = "postledger") -> str | None:

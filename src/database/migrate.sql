@@ -3,8 +3,16 @@
 -- and who waits for it must hold no snapshot, or that build would wait for them.
 SELECT pg_try_advisory_lock(hashtextextended($1 || ':migrate', 0))
 
+-- name: encoding
+SELECT current_setting('server_encoding')
+
 -- name: find_version_table
 SELECT to_regclass('schema_version')
+
+-- name: hidden
+-- Whether there is one in the schema $1 that this login may not look into.
+SELECT EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+               WHERE n.nspname = $1 AND c.relname = 'schema_version')
 
 -- name: read_version
 SELECT max(version) FROM schema_version

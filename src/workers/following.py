@@ -80,7 +80,7 @@ class Following:
     async def _connect(self) -> None:
         label = f"follower {self.follower.name}"
         if self._ear is None or self._ear.is_closed():
-            self._ear = await self.listen.connect(label=label, keepalive=True)
+            self._ear = await self.listen.connect(label=label, keepalive=True, session=True)
             self._ear.add_termination_listener(lambda _: self.wake.set())
             if self._hears:
                 channel = await self._ear.fetchval(follow.sql.channel)

@@ -172,7 +172,7 @@ class Session:
 
     async def _connect(self) -> None:
         conn = await self.database.connect(
-            label=f"worker {self.worker} session", keepalive=True, command_timeout=ANSWER_WITHIN
+            label=f"worker {self.worker} session", keepalive=True, session=True, command_timeout=ANSWER_WITHIN
         )
         try:
             await self._check(conn)

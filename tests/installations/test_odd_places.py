@@ -28,11 +28,17 @@ DEFAULTS = {
     "bytea_output": "'escape'",
     "extra_float_digits": "-15",
     "transform_null_equals": "on",
+    "standard_conforming_strings": "off",
+    "synchronous_commit": "off",
+    "default_transaction_deferrable": "on",
     "array_nulls": "off",
     "plan_cache_mode": "'force_generic_plan'",
     "enable_indexscan": "off",
 }
 """Of a database that serves somebody else as well."""
+
+HURRIED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
+"""What ends the sessions of a database's other clients early. From 17 on there is transaction_timeout too."""
 
 
 @pytest.fixture
@@ -44,6 +50,18 @@ async def odd(empty_database: str) -> str:
         await conn.execute(f"ALTER DATABASE {name} SET {setting} = {value}")
     await conn.close()
     return empty_database
+
+
+@pytest.fixture
+async def hurried(odd: str) -> str:
+    """Where nobody may take longer than this, which nothing of ours would survive."""
+    conn = await asyncpg.connect(odd)
+    name = await conn.fetchval("SELECT current_database()")
+    known = await conn.fetch("SELECT name FROM pg_settings WHERE name = ANY ($1)", [*HURRIED, "transaction_timeout"])
+    for row in known:
+        await conn.execute(f"ALTER DATABASE {name} SET {row['name']} = '2ms'")
+    await conn.close()
+    return odd
 
 
 @pytest.fixture
@@ -69,8 +87,8 @@ def moments(value: object) -> Iterator[datetime]:
 
 
 @pytest.mark.usefixtures("far_away")
-def test_the_whole_job_where_every_default_is_odd(desk: Desk, odd: str) -> None:
-    where = {"POSTLEDGER_DATABASE": odd, "POSTLEDGER_SCHEMA": SCHEMA}
+def test_the_whole_job_where_every_default_is_odd(desk: Desk, hurried: str) -> None:
+    where = {"POSTLEDGER_DATABASE": hurried, "POSTLEDGER_SCHEMA": SCHEMA}
     begun = datetime.now(UTC)
     assert desk.run("migrate", "--json", **where).document["schema"] == SCHEMA
     people = desk.shell.people(30)

@@ -1,9 +1,10 @@
-"""A pgbouncer in transaction mode before the tests' server."""
+"""A pgbouncer before the tests' server, in transaction mode unless a test says otherwise."""
 
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from shutil import which
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -13,8 +14,8 @@ from postledger.embedded.accounts import account_for, entrance, hand_over
 from tests.eventually import eventually
 from tests.servers import PrivateServer
 
-PGBOUNCER = Path("/usr/sbin/pgbouncer")
-"""Where Debian's package puts it."""
+PGBOUNCER = Path(which("pgbouncer") or "/usr/sbin/pgbouncer")
+"""From the PATH, or where Debian's package puts it, which is not on everybody's."""
 
 LOGIN = "pooled_app"
 

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from postledger.database import Connection, Database, cursor, is_pooled, migrate, prepare_login
+from postledger.database import SCHEMA_VERSION, Connection, Database, cursor, is_pooled, migrate, prepare_login
 from postledger.errors import ConfigurationError, UnavailableError
 from tests import campaigns as calls
 from tests.pooled.pooler import LOGIN, Pooler, pooler
 from tests.servers import PrivateServer
+from tests.workers.mailing import Mailing, addresses
 
 IGNORED = "search_path, role, default_transaction_isolation, jit"
 
@@ -35,7 +36,10 @@ async def test_one_that_ignores_what_it_cannot_pass_on_is_found_out(
     server: PrivateServer, database: str, logins: None
 ) -> None:
     async with pooler(server, ignore_startup_parameters=IGNORED) as bouncer:
-        with pytest.raises(ConfigurationError, match=r"not the right search_path, role: .*migrate --login"):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"not the right search_path, role(, default_transaction_isolation)?: .*migrate --login",
+        ):
             await Database(bouncer.dsn(database, "stranger")).connect()
         await prepare_login(Database(database), LOGIN)
         async with Database(bouncer.dsn(database)).connection() as conn:
@@ -53,13 +57,60 @@ async def test_a_login_that_was_not_prepared_names_the_remedy(
         await Database(bouncer.dsn(database, "stranger")).connect()
 
 
+async def test_in_session_mode_it_is_as_without(
+    server: PrivateServer, empty_database: str, owner: Connection, logins: None
+) -> None:
+    """No login is prepared; migration, a listener's ear and locks are the session's own, and nothing outlasts it."""
+    async with pooler(server, size=20, pool_mode="session") as bouncer:
+        assert await migrate(bouncer.dsn(empty_database, "postgres")) == SCHEMA_VERSION
+        await owner.execute(f"GRANT postledger_app TO {LOGIN}")
+        database = Database(bouncer.dsn(empty_database))
+        async with database.connection() as conn:
+            assert not is_pooled(conn)
+            assert await standing(conn) == ("postledger", "postledger_app", "read committed", "UTC", "off")
+            mailing = Mailing(database, conn)
+            async with mailing.working() as worker:
+                assert worker.session.hears
+                assert not worker.session.lease_only
+                campaign = await mailing.started("null://", addresses(30))
+                await mailing.until(campaign, "completed")
+            await mailing.check(campaign)
+        for _ in range(3):
+            async with Database(bouncer.dsn(empty_database, "stranger"))._through_pooler({}) as bare:
+                left = """
+                    SELECT current_setting('search_path'), current_user::text,
+                           (SELECT count(*) FROM pg_prepared_statements WHERE name <> ''),
+                           (SELECT count(*) FROM pg_listening_channels()),
+                           (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())"""
+                assert tuple(await bare.fetchrow(left)) == ('"$user", public', "stranger", 0, 0, 0)
+
+
+async def test_a_session_is_looked_for_without_a_trace_where_there_is_none(pooled: Database) -> None:
+    async with pooled.connection(session=True) as conn:
+        assert is_pooled(conn)
+        async with conn.transaction(), pooled.connection() as other, other.transaction():
+            for one in (conn, other):
+                assert await one.fetchval("SELECT count(*) FROM pg_listening_channels()") == 0
+
+
+async def test_no_hurry_of_the_server_is_ours(pooled: Database, database: str, owner: Connection) -> None:
+    name = await owner.fetchval("SELECT current_database()")
+    hurried = "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"
+    for setting in hurried:
+        await owner.execute(f"ALTER DATABASE {name} SET {setting} = '1ms'")
+    for way in (pooled, Database(database)):
+        async with way.connection() as conn:
+            shown = [await conn.fetchval(f"SHOW {setting}") for setting in hurried]
+            assert shown == ["0", "0", "0"]
+
+
 async def test_what_a_pooler_says_itself_reaches_the_user(bouncer: Pooler, database: str) -> None:
     with pytest.raises(UnavailableError, match=r"nobody"):
         await Database(bouncer.dsn(database, "nobody")).connect()
 
 
 async def test_migration_wants_the_server_itself(bouncer: Pooler, database: str) -> None:
-    with pytest.raises(ConfigurationError, match="behind a pooler: name the server itself"):
+    with pytest.raises(ConfigurationError, match="behind a pooler in transaction mode: name the server itself"):
         await migrate(bouncer.dsn(database, "postgres"))
 
 
