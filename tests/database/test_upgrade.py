@@ -183,7 +183,7 @@ async def test_one_that_waits_holds_nobody_up_and_may_be_killed(empty_database: 
     await version_1.install(empty_database, populated=True)
     conn = await asyncpg.connect(empty_database, server_settings={"search_path": "postledger"})
     busy = await asyncpg.connect(empty_database, server_settings={"search_path": "postledger"})
-    async with busy.transaction():
+    async with busy.transaction(isolation="read_committed"):  # it has no snapshot that building an index waits for
         await busy.execute("SELECT FROM recipients LIMIT 1")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", MIGRATE, empty_database, stderr=PIPE, stdout=PIPE
@@ -244,14 +244,16 @@ async def test_workers_of_the_old_version_work_through_the_upgrade(empty_databas
     await version_1.install(empty_database)
     conn = await asyncpg.connect(empty_database)
     await conn.execute(version_1.CROWD)
-    workers = [asyncio.create_task(version_1.work(empty_database)) for _ in range(3)]
-    begun = "SELECT count(*) > 300 FROM postledger.events WHERE type = 'Sent'"
+    upgraded = asyncio.Event()
+    workers = [asyncio.create_task(version_1.work(empty_database, upgraded)) for _ in range(3)]
+    begun = "SELECT count(*) > 100 FROM postledger.events WHERE type = 'Sent'"
 
     async def busy() -> None:
         assert await conn.fetchval(begun)
 
     await eventually(busy, within=30)
     assert await migrate(empty_database) == SCHEMA_VERSION
+    upgraded.set()
     left = await conn.fetchval("SELECT count(*) FROM postledger.recipient_queue WHERE status <> 'sent'")
     assert left > 0, "the upgrade came too late to meet anybody"
     sent = sum(await asyncio.gather(*workers))

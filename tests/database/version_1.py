@@ -1,6 +1,7 @@
 """An installation of version 1, as its program made and used it."""
 # ruff: noqa: E501 - SQL
 
+import asyncio
 import uuid
 from pathlib import Path
 
@@ -50,15 +51,22 @@ CROWD = f"""
 """
 
 
-async def work(dsn: str) -> int:
-    """A worker's calls, as fast as they go, until nothing is left; how many it has sent."""
-    conn = await asyncpg.connect(dsn, server_settings={"search_path": "postledger, pg_temp", "role": "postledger_app"})
+async def work(dsn: str, hurry: asyncio.Event) -> int:
+    """A worker's calls, one row at a time, or a hundred in a hurry, until nothing is left; how many it has sent."""
+    settings = {
+        "search_path": "postledger, pg_temp",
+        "role": "postledger_app",
+        "default_transaction_isolation": "read committed",
+    }
+    conn = await asyncpg.connect(dsn, server_settings=settings)
     worker = await conn.fetchval("SELECT enlist_worker('old')")
     sent = 0
     while (await _call(conn, "SELECT campaigns FROM next_work($1, $2)", worker, None))["campaigns"]:
         claim = uuid.uuid4()
         got = await _call(
-            conn, "SELECT delivery_ids, versions FROM claim($1, $2, $3, $4, $5)", 1, claim, worker, 5, True
+            conn,
+            "SELECT delivery_ids, versions FROM claim($1, $2, $3, $4, $5)",
+            *(1, claim, worker, 100 if hurry.is_set() else 1, True),
         )
         if got["delivery_ids"] is None:
             continue

@@ -97,7 +97,7 @@ async def test_who_writes_a_key_at_the_same_time_waits_for_the_first(app, owner,
     first = owner.transaction()
     await first.start()
     assert await owner.fetchval(KEYED, "a@x.example", "k") is not None
-    other = await asyncpg.connect(database)
+    other = await asyncpg.connect(database, server_settings={"default_transaction_isolation": "read committed"})
     second = asyncio.create_task(other.fetchval(KEYED, "a@x.example", "k"))
 
     async def waits():
@@ -108,6 +108,29 @@ async def test_who_writes_a_key_at_the_same_time_waits_for_the_first(app, owner,
     await (first.commit() if ending == "commit" else first.rollback())
     assert (await second is None) == (ending == "commit")
     assert await count(app) == 1
+    await other.close()
+
+
+@pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+async def test_where_it_may_not_see_the_first_it_is_told_to_try_again(app, owner, database, welcome, isolation):
+    """As any statement of a transaction that reads as of its beginning."""
+    other = await asyncpg.connect(database)
+    async with owner.transaction():
+        first = await owner.fetchval(KEYED, "a@x.example", "k")
+        second = other.transaction(isolation=isolation)
+        await second.start()
+        waiting = asyncio.create_task(other.fetchval(KEYED, "a@x.example", "k"))
+
+        async def waits():
+            assert await app.fetchval("SELECT cardinality(pg_blocking_pids($1))", other.get_server_pid()) == 1
+
+        await eventually(waits, within=10)
+    with pytest.raises(asyncpg.SerializationError):
+        await waiting
+    await second.rollback()
+    async with other.transaction(isolation=isolation):
+        assert await other.fetchval(KEYED, "a@x.example", "k") is None
+    assert await app.fetchval("SELECT array_agg(delivery_id) FROM recipients") == [first]
     await other.close()
 
 

@@ -22,7 +22,7 @@ async def verified(app):
 @pytest.fixture
 async def other(database):
     """An application of its own."""
-    conn = await asyncpg.connect(database)
+    conn = await asyncpg.connect(database, server_settings={"default_transaction_isolation": "read committed"})
     yield conn
     await conn.close()
 
