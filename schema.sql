@@ -1956,7 +1956,7 @@ AS $$ SELECT id FROM campaigns WHERE name = p_name AND generation = 1 $$;
 -- waits for. Who ends a generation tries that lock, and so finds the messages that no snapshot shows yet.
 CREATE FUNCTION enqueue(campaign text, email text, key text DEFAULT NULL, name text DEFAULT NULL, data jsonb DEFAULT '{}',
                         due_at timestamptz DEFAULT NULL, wake boolean DEFAULT true) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET standard_conforming_strings TO on AS $$
 #variable_conflict use_column
 DECLARE
     v_campaign  campaigns%ROWTYPE;
