@@ -65,7 +65,9 @@ async def stage(conn: Connection, own: Connection, query: Query, *, schema: str)
             await own.execute(sql.make_shelf)
             await own.execute(sql.open_shelf)
             async with own.transaction(isolation="read_committed", readonly=True):
-                await own.execute(_fill(query), list(query.columns.data))
+                # Prepared, also where there are no titles to give: only so it stays a single statement.
+                titles = [list(query.columns.data)] if query.columns.data else []
+                await own.fetch(_fill(query), *titles)
         async with own.transaction(isolation="read_committed"):
             await own.execute(sql.act, APP_ROLE, search_path(schema))
             await own.execute(sql.take, staged.import_id)
