@@ -45,6 +45,7 @@ format: $(STAMP)-test,check ## Write the format that `check` wants
 
 bench: $(STAMP)-bench ## Drain, pickup and idle beside a plain worker and PGQueuer (half an hour; nothing else should run)
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.writing
 	$(BIN)/python -m bench.together
 	$(BIN)/python -m bench.rates
 
