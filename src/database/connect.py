@@ -121,7 +121,7 @@ class Database:
             if direct:
                 raise ConfigurationError(
                     f"database {redact(self.dsn)} is behind a pooler in transaction mode: name the server itself with "
-                    "--database for this"
+                    f"{'--listen' if own else '--database'} for this"
                 )
             try:
                 return await self._pooled(role, label, options)

@@ -79,14 +79,12 @@ async def test_every_count_is_the_expected_one(database: str, tmp_path: Path) ->
         *("Queued", "Claimed", "OutcomeUnknown", "Requeued", "Claimed", "Sent"),
     ]
     assert found["history"]["copies"] == 2
+    await check_that_changes_are_seen(database, tmp_path, found["campaign"])
 
 
-async def test_a_mail_too_few_or_too_many_is_seen(database: str, tmp_path: Path) -> None:
-    async with demo("--json", "--database", database, "--data", str(tmp_path)) as running:
-        code, output, errors = await finished(running)
-    assert code == 0, errors
-    campaign = orjson.loads(output)["campaign"]
-    log = tmp_path / "demo" / campaign["name"] / "received.jsonl"
+async def check_that_changes_are_seen(database: str, folder: Path, campaign: dict[str, str]) -> None:
+    """A mail too few or too many at the server is found, whoever it is for."""
+    log = folder / "demo" / campaign["name"] / "received.jsonl"
     copies = [orjson.loads(line)["recipient"] for line in log.read_bytes().splitlines()]
     cast = Cast(LEAST, domain=f"{campaign['name']}.example")
     changes = {

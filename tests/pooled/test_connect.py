@@ -1,6 +1,7 @@
 """Connections through a pooler: what they are given, what they leave behind, and what is said when it cannot work."""
 
 import asyncio
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -102,6 +103,14 @@ async def test_no_hurry_of_the_server_is_ours(pooled: Database, database: str, o
         async with way.connection() as conn:
             shown = [await conn.fetchval(f"SHOW {setting}") for setting in hurried]
             assert shown == ["0", "0", "0"]
+
+
+async def test_no_length_of_a_transaction_is_ours(database: str, owner: Connection) -> None:
+    """A setting that servers before 17 do not know."""
+    if await owner.fetchval("SELECT count(*) FROM pg_settings WHERE name = 'transaction_timeout'"):
+        await owner.execute(f"ALTER DATABASE {urlsplit(database).path[1:]} SET transaction_timeout = '1min'")
+    async with Database(database).connection() as conn:
+        assert await conn.fetchval("SELECT current_setting('transaction_timeout', true)") in (None, "0")
 
 
 async def test_what_a_pooler_says_itself_reaches_the_user(bouncer: Pooler, database: str) -> None:

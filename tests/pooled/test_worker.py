@@ -104,6 +104,13 @@ def test_send_and_audit_from_the_command_line(desk: Desk, pooled: Database, data
         assert [event["type"] for event in history.document["items"]] == ["Queued", "Claimed", "Sent"]
         replay = desk.run("audit", "replay", name, "--json", **through)
         assert len(replay.out.splitlines()) > 150
+    query = desk.shell.letter_to(people, name="asked")
+    query[1:3] = ["--query", "SELECT 'ann@example.org' AS email, 'Ann' AS name, 'Ulm' AS town"]
+    alone, beside = (desk.run(*query, **through | {"POSTLEDGER_LISTEN": listen}) for listen in ("", database))
+    assert (alone.code, beside.code) == (78, 0)
+    assert "name the server itself with --listen" in alone.err
+    assert desk.run("contacts", "import", "--list", "digest", "--to", people, **through).code == 0
+    assert desk.run("campaign", "show", "asked", "--json", **through).document["counts"]["sent"] == 1
     ran = desk.run("audit", "verify", "--json", **through)
     assert (ran.code, ran.document["equal"]) == (0, True)
     alone = desk.run("doctor", "--json", **through)
