@@ -13,6 +13,8 @@ from ..database import Blocks, Connection, fetch_one
 
 sql = Blocks("postledger.ledger", "queue.sql")
 
+MILLISECOND = timedelta(milliseconds=1)
+
 LEASE_IN = timedelta(seconds=60)
 
 
@@ -142,8 +144,13 @@ async def claim(
     return Claim(rows, busy, due_in, skipped, cancelled)
 
 
-async def settle(conn: Connection, campaign: int, outcomes: Sequence[Outcome], *, timeout: float) -> Settled:
-    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they may."""
+async def settle(
+    conn: Connection, campaign: int, outcomes: Sequence[Outcome], *, timeout: float, patience: timedelta | None = None
+) -> Settled:
+    """Records outcomes of one campaign, each once, in one transaction; late ones as far as they may.
+
+    Raises LockNotAvailableError where a lock was not to be had within `patience`, and then nothing is recorded.
+    """
     due = [o.due_in for o in outcomes]
     suppress = [o.suppress for o in outcomes]
     replies = [o.reply for o in outcomes]
@@ -159,6 +166,7 @@ async def settle(conn: Connection, campaign: int, outcomes: Sequence[Outcome], *
         due if any(due) else None,
         suppress if any(suppress) else None,
         replies if any(replies) else None,
+        "0" if patience is None else f"{patience / MILLISECOND:.0f}ms",
         timeout=timeout,
     )
     return Settled(*row)

@@ -31,7 +31,10 @@ SELECT busy, due_in, skipped, cancelled, delivery_ids, versions, attempts, ages,
 FROM claim($1, $2, $3, $4, $5)
 
 -- name: settle
-SELECT applied, repeated, evidence FROM settle($1, $2, $3, $4, $5, $6, $7, $8, $9)
+-- $10: how long it may wait for a lock, after which SQLSTATE 55P03 says that it was not to be had; 0: for ever.
+SELECT (s.settled).applied, (s.settled).repeated, (s.settled).evidence
+FROM (SELECT settle($1, $2, $3, $4, $5, $6, $7, $8, $9) AS settled
+      FROM (SELECT set_config('lock_timeout', $10, true)) AS patience OFFSET 0) s
 
 -- name: permit
 SELECT alive, lost, stopped, suppressed, strays FROM permit($1, $2, $3, $4, $5)
@@ -66,4 +69,5 @@ SELECT bury_worker($1, $2, $3)
 SELECT campaign_id, claim_id FROM orphaned_claims()
 
 -- name: reclaim
-SELECT reclaim($1, $2)
+-- One whose campaign is locked must not hold up the others: SQLSTATE 55P03, and the next look tries again.
+SELECT reclaim($1, $2) FROM (SELECT set_config('lock_timeout', '250ms', true)) AS patience

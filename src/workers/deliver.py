@@ -81,7 +81,7 @@ class Deliverer:
     def _watch_failures(self, job: Job, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             if outcome.type in _ENDINGS and job.failures.note(failed=outcome.type == "Failed"):
-                self._pause(job.campaign.id, "error_rate")
+                self._pause(job, "error_rate")
 
     async def _send(self, job: Job, delivery: Delivery) -> list[Outcome]:
         composed: Composed | None = None
@@ -148,11 +148,10 @@ class Deliverer:
         """The relay is down or refuses us: no recipient's affair; the whole lane waits, or the campaign pauses."""
         verdict = classify(reply)
         if verdict.quota:
-            job.lane.short_of_quota()
-            self._pause(rows[0].campaign_id, "provider_quota", verdict.retry_in or QUOTA_WAIT)
+            self._pause(job, "provider_quota", verdict.retry_in or QUOTA_WAIT)
             wait, reason = RATE_LIMIT_WAIT, "rate_limited"
         elif verdict.kind == "permanent_batch":
-            self._pause(rows[0].campaign_id, "provider_auth")
+            self._pause(job, "provider_auth")
             wait, reason = job.lane.broke(reply.text), "provider_refused"
         else:
             wait, reason = job.lane.broke(reply.text), "relay_down"
@@ -171,32 +170,34 @@ class Deliverer:
         tried = Try(delivery.attempt, delivery.age or NOTHING)
         quota = reply.code == 452 and job.lane.refused_452(fresh=delivery.attempt == 1)
         decision = decide(verdict, tried, job.policy, random=random.random(), quota=quota)
-        self._consequences(job, delivery, decision)
+        self._consequences(job, decision)
         return Outcome(delivery, decision.type, decision.body, decision.due_in, decision.suppress, _words(reply.text))
 
-    def _consequences(self, job: Job, delivery: Delivery, decision: Decision) -> None:
+    def _consequences(self, job: Job, decision: Decision) -> None:
         if decision.wait is not None:
             job.lane.wait(decision.wait)
         if decision.pause is not None:
-            self._pause(delivery.campaign_id, decision.pause, decision.resume_in)
-        if decision.pause == "provider_quota":
-            job.lane.short_of_quota()
+            self._pause(job, decision.pause, decision.resume_in)
         if not decision.refused:
             job.refused = 0
         elif job.refusal():
-            self._pause(delivery.campaign_id, "provider_refused")
+            self._pause(job, "provider_refused")
 
-    def _pause(self, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> None:
+    def _pause(self, job: Job, reason: str, resume_in: timedelta | None = None) -> None:
         """Once, however many sends ask for it together."""
+        campaign_id = job.campaign.id
+        if reason == "provider_quota":
+            job.lane.short_of_quota(campaign_id)
         if campaign_id not in self._pausing:
             self._pausing.add(campaign_id)
-            self._start(self._pause_once(campaign_id, reason, resume_in), f"pause {campaign_id}")
+            self._start(self._pause_once(job, reason, resume_in), f"pause {campaign_id}")
 
-    async def _pause_once(self, campaign_id: int, reason: str, resume_in: timedelta | None) -> None:
+    async def _pause_once(self, job: Job, reason: str, resume_in: timedelta | None) -> None:
         try:
-            await self.pause(campaign_id, reason, resume_in)
+            await self.pause(job.campaign.id, reason, resume_in)
         finally:
-            self._pausing.discard(campaign_id)
+            self._pausing.discard(job.campaign.id)
+            job.lane.paused(job.campaign.id)
 
 
 def _envelope(job: Job, delivery: Delivery, composed: Composed | None) -> Envelope:

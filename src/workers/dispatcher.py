@@ -16,6 +16,7 @@ from ..database import translate
 from ..errors import ConflictError, PostledgerError
 from ..ledger import queue
 from ..ledger.queue import Claim, Delivery, Lease, Work
+from .endings import Endings
 from .lanes import Lane
 from .link import Backoff, Link, LinkLost
 from .loops import first_of, monotonic
@@ -28,9 +29,6 @@ log = structlog.get_logger(__name__)
 
 BUSY_AGAIN = 0.05
 """Seconds after which a campaign or row that somebody else held is asked for again."""
-
-LOCKED_AGAIN = 0.5
-"""The same for the end of a campaign while somebody adds people to it."""
 
 FAULTY = 2.0
 """Seconds after which a campaign that made trouble is tried again, or when somebody wakes us."""
@@ -45,7 +43,8 @@ SWEEP = 1000
 class Dispatcher:
     """Claims for every lane that has room.
 
-    `hand_over(rows, lane)` starts the sends; `lane_of(campaign)` knows the sender. `only` limits it to one campaign.
+    `hand_over(rows, lane)` starts the sends; `lane_of(campaign)` knows the sender. `ends` is a link of its own for the
+    ends of campaigns. `only` limits it to one campaign.
     """
 
     def __init__(
@@ -58,6 +57,7 @@ class Dispatcher:
         hand_over: Callable[[Sequence[Delivery], Lane], None],
         room: asyncio.Event,
         watch: asyncio.Event,
+        ends: Link | None = None,
         only: int | None = None,
         on_unsealed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
@@ -79,6 +79,9 @@ class Dispatcher:
         self._plan = Plan(clock)
         self._turns = Turns()
         self._told: dict[int, str] = {}
+        self.endings = Endings(ends or link, on_ended=self._ended)
+        self._idle = False
+        """Whether the last look found nothing to do; the ends of campaigns may be under way still."""
 
     async def step(self) -> None:
         """Serves what there is; if there is nothing more to take just now, sleeps until there may be."""
@@ -112,13 +115,24 @@ class Dispatcher:
         for campaign_id in self._plan.not_aside(work.waking):
             await self._guarded(campaign_id, self._wake)
         for campaign_id in self._plan.not_aside(work.finishable):
-            await self._guarded(campaign_id, self._finish)
-        if self._at_rest(work):
+            self.endings.begin(campaign_id)
+        self._idle = self._is_idle(work)
+        self._rest_or_not()
+
+    def _rest_or_not(self) -> None:
+        if self._idle and not self.endings.under_way:
             self.rest.set()
         else:
             self.rest.clear()
 
-    def _at_rest(self, work: Work) -> bool:
+    def _ended(self, campaign_id: int, again_in: float | None) -> None:
+        if again_in is not None:
+            self._plan.set_aside(campaign_id, again_in)
+            self._plan.falls_due(timedelta(seconds=again_in))
+            self.room.set()  # the loop may sleep for longer
+        self._rest_or_not()
+
+    def _is_idle(self, work: Work) -> bool:
         """Who works for every campaign has a duty to the claims of others too, until they are settled or given back.
 
         What is scheduled, or paused until a time, is none: it may be months, and another worker's affair.
@@ -159,17 +173,6 @@ class Dispatcher:
         self.session.wake.set()  # whoever did it: there is work now
         if event is not None:
             log.info("campaign_woken", campaign=campaign_id, into=event)
-        return NEVER
-
-    async def _finish(self, campaign_id: int) -> float:
-        try:
-            async with self.link.use() as conn:
-                finished = await conn.fetchval(queue.sql.try_finish, campaign_id, timeout=300)
-        except asyncpg.LockNotAvailableError:
-            self._plan.falls_due(timedelta(seconds=LOCKED_AGAIN))
-            return NEVER
-        if finished:
-            log.info("campaign_finished", campaign=campaign_id)
         return NEVER
 
     async def _serve(self) -> float:

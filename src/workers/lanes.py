@@ -70,6 +70,8 @@ class Lane:
         self._short_of_quota = False
         self._on_probe = False
         """The one mail that proves the sender has been claimed: only from then on does an answer prove anything."""
+        self._pausing: set[int] = set()
+        """Campaigns that are being paused for want of quota."""
         self.is_open = False
         self._on_trial = False
         self._failures = 0
@@ -118,7 +120,7 @@ class Lane:
     def _slots(self) -> int:
         """Half the lane at least, one while the relay is tried again."""
         now = self.clock()
-        if not self.is_open or now < self._opens_at:
+        if not self.is_open or now < self._opens_at or self._pausing:
             return 0
         if self._in_doubt:
             return 1 if self.taken == 0 else 0
@@ -130,7 +132,7 @@ class Lane:
     def retry_in(self) -> float:
         """Seconds until a lane that is not claimable may be, by the clock alone; for the rest there is `room`."""
         now = self.clock()
-        if self._on_trial:
+        if self._on_trial or self._pausing:
             return NEVER
         if now < self._opens_at:
             return self._opens_at - now
@@ -185,10 +187,17 @@ class Lane:
         self._quota_replies += fresh
         return self._short_of_quota or self._quota_replies >= QUOTA_IN_A_ROW
 
-    def short_of_quota(self) -> None:
-        """The sender may not send any more: until a mail is taken again, they are tried one at a time."""
+    def short_of_quota(self, campaign_id: int) -> None:
+        """The sender may not send any more: nothing until `paused`, and until a mail is taken again one at a time."""
         self._short_of_quota = True
         self._on_probe = False
+        self._pausing.add(campaign_id)
+
+    def paused(self, campaign_id: int) -> None:
+        """The pause is committed, or could not be."""
+        if campaign_id in self._pausing:
+            self._pausing.remove(campaign_id)
+            self.room.set()
 
     def broke(self, why: str) -> timedelta:
         """The relay refused us or is down: nobody tries it for a while; returns how long."""

@@ -15,7 +15,7 @@ import asyncpg
 import structlog
 from attrs import define, evolve, field, frozen
 
-from ..database import Connection, fetch_one, first_line
+from ..database import GONE, Connection, fetch_one, first_line
 from ..ledger import queue
 from .link import Link, LinkLost
 from .loops import monotonic
@@ -177,11 +177,13 @@ class Reaper:
             claims = await conn.fetch(queue.sql.orphaned, timeout=10)
         rows = 0
         for campaign_id, claim_id in claims:
-            try:
-                async with self.link.use() as conn:
+            async with self.link.use() as conn:
+                try:
                     rows += await conn.fetchval(queue.sql.reclaim, campaign_id, claim_id, timeout=30)
-            except asyncpg.PostgresError as error:  # one that is stuck must not hold up the others
-                log.error("claim_not_reclaimed", claim=str(claim_id), reason=first_line(error))
+                except asyncpg.PostgresError as error:  # one that is stuck must not hold up the others
+                    if isinstance(error, GONE) and not isinstance(error, asyncpg.LockNotAvailableError):
+                        raise
+                    log.error("claim_not_reclaimed", claim=str(claim_id), reason=first_line(error))
         log.warning("claims_reclaimed", claims=len(claims), rows=rows)
         async with self.link.use() as conn:
             await conn.execute(queue.sql.wake)

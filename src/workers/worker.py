@@ -52,8 +52,9 @@ class WorkerOptions:
 class Worker:
     """Claims, sends, settles, and watches over the others, until it is stopped.
 
-    Four connections: one listens, holds the lock and asks for permits; one claims; one settles; one seals. `listen` is
-    the server's own address for the first of them, where `database` is a pooler.
+    Four connections: one listens, holds the lock and asks for permits; one claims; one settles; one seals. Two more
+    come when campaigns are paused or end, which may have to wait. `listen` is the server's own address for the first
+    of them, where `database` is a pooler.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Worker:
         self._claims = Link(database, "worker claims", on_used=self._sealer.note)
         self._settles = Link(database, "worker settles", on_used=self._sealer.note)
         self._pauses = Link(database, "worker pauses", on_used=self._sealer.note)
+        self._ends = Link(database, "worker ends", on_used=self._sealer.note)
         self.session = Session(listen or database, self._claims, on_buried=self._buried, on_unfit=self.stop)
         self.permits = Permits(self.session, lease_in=options.lease_in)
         self._settler = Settler(self._settles, on_settled=self._settled, on_trouble=self.permits.block)
@@ -94,6 +96,7 @@ class Worker:
             hand_over=self._deliverer.hand_over,
             room=self._room,
             watch=self._reaper.needed,
+            ends=self._ends,
             only=options.only,
             on_unsealed=self._sealer.note,
         )
@@ -150,7 +153,9 @@ class Worker:
             task.cancel()
 
     def _at_rest(self) -> bool:
-        return not (self._deliverer.tasks or self.permits.asking or self._settler.pending)
+        return not (
+            self._deliverer.tasks or self.permits.asking or self._settler.pending or self.dispatcher.endings.under_way
+        )
 
     async def _stop(self, loops: Sequence[asyncio.Future[None]]) -> None:
         """What is still held now has an unknown outcome: others will find it."""
@@ -159,9 +164,10 @@ class Worker:
         await asyncio.gather(*loops, *self._deliverer.tasks, return_exceptions=True)
         if self.permits.holds:
             log.error("left_unrecorded", deliveries=sum(hold.unsettled for hold in self.permits.holds.values()))
+        await self.dispatcher.endings.close()
         await self._release_strays()
         await self._sealer.finish()
-        links = (self._claims, self._settles, self._pauses, self._seals)
+        links = (self._claims, self._settles, self._pauses, self._ends, self._seals)
         await asyncio.gather(self._jobs.close(), self.session.close(), *(link.close() for link in links))
 
     async def _release_strays(self) -> None:

@@ -41,6 +41,7 @@ class Watched(Dispatcher):
     before_sleep: Hook = staticmethod(nothing)
     looks = 0
     rounds = 0
+    ended = 0
 
     async def _make_plan(self) -> None:
         await self.before_look()
@@ -53,6 +54,10 @@ class Watched(Dispatcher):
         again_in = await super()._serve()
         await self.before_sleep()
         return again_in
+
+    def _ended(self, campaign_id: int, again_in: float | None) -> None:
+        self.ended += 1
+        super()._ended(campaign_id, again_in)
 
 
 class Stopped(Session):
@@ -76,6 +81,7 @@ class Desk:
         self.room = asyncio.Event()
         self.watch = asyncio.Event()
         self.link = Link(mailing.database, "claims of the test")
+        self.ends = Link(mailing.database, "ends of the test")
         self.session = Stopped(mailing.database, self.link, on_buried=lambda: None)
         self.permits = Permits(self.session)
         self.lane = Lane(NullProvider(renders=True), "null://?render=1", concurrency, self.room)
@@ -90,6 +96,7 @@ class Desk:
             hand_over=lambda rows, _: self.rows.extend(rows),
             room=self.room,
             watch=self.watch,
+            ends=self.ends,
             only=only,
         )
 
@@ -137,8 +144,10 @@ async def desk(mailing: Mailing) -> AsyncIterator[Desk]:
     desk = Desk(mailing)
     await desk.session.open()
     yield desk
+    await desk.dispatcher.endings.close()
     await desk.session.close()
     await desk.link.close()
+    await desk.ends.close()
 
 
 @pytest.fixture
@@ -363,6 +372,43 @@ async def test_one_campaign_that_makes_trouble_holds_up_no_other(working: Desk, 
         await mailing.until(bad, "completed")
 
 
+async def test_an_end_that_takes_long_holds_up_nobody(working: Desk, owner: Connection) -> None:
+    """The proof counts every row of a huge campaign."""
+    mailing = working.mailing
+    huge = await mailing.written("null://", [], priority=1)
+    await owner.execute(f"""
+        CREATE FUNCTION count_for_long() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN new; END $$;
+        CREATE TRIGGER count_for_long BEFORE INSERT ON events_1 FOR EACH ROW
+        WHEN (new.campaign_id = {huge} AND new.type = 'Completed') EXECUTE FUNCTION count_for_long()""")
+    endings = working.dispatcher.endings
+    async with owner.transaction():
+        await owner.execute("SELECT pg_advisory_xact_lock(4711)")
+        await mailing.change(huge, "Started")
+        await eventually(lambda: _true(huge in endings.under_way))
+        await mailing.started("null://", addresses(4))
+        await working.until_claimed(4)
+        assert await mailing.status(huge) == "sending"
+        assert not working.dispatcher.rest.is_set()  # who ends when all is done does not leave this undone
+    await mailing.until(huge, "completed")
+    await eventually(lambda: _true(not endings.under_way))
+
+
+async def test_an_end_waits_for_who_adds_people_and_keeps_its_connection(working: Desk, owner: Connection) -> None:
+    mailing = working.mailing
+    campaign = await mailing.started("null://", addresses(1))
+    await working.until_claimed(1)
+    with capture_logs() as logs:
+        async with mailing.database.connection() as adding, adding.transaction():
+            await adding.execute("SELECT pg_advisory_xact_lock_shared(lock_key('campaign', $1))", campaign)
+            await working.settle(working.rows)
+            tried = working.dispatcher.ended
+            await eventually(lambda: _true(working.dispatcher.ended >= tried + 2))  # again and again, by itself
+            assert await mailing.status(campaign) == "sending"
+        await mailing.until(campaign, "completed", WITHIN)
+    assert not [entry for entry in logs if entry["log_level"] != "info"]
+
+
 async def test_a_claim_whose_id_is_taken_is_given_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lost call has gone through in a former life of this worker: those rows are for others to free."""
     mailing = desk.mailing
@@ -408,7 +454,7 @@ async def test_one_declared_dead_gets_nothing_and_begins_a_new_life(desk: Desk, 
 async def test_when_there_is_nothing_left_to_do(mailing: Mailing, work: Work, only: int | None, rests: bool) -> None:
     """Claims of others count for who serves everybody: their worker may be dead, and nobody else there to see it."""
     desk = Desk(mailing, only=only)
-    assert desk.dispatcher._at_rest(work) == rests
+    assert desk.dispatcher._is_idle(work) == rests
 
 
 async def test_a_claim_renews_a_lease_that_has_run_out(desk: Desk, owner: Connection) -> None:

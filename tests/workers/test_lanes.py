@@ -185,7 +185,11 @@ class TestQuota:
 
     def test_then_one_mail_at_a_time_until_one_is_taken(self, clock: Clock) -> None:
         lane = opened(clock)
-        lane.short_of_quota()
+        lane.short_of_quota(1)
+        lane.room.clear()
+        assert (lane.claimable(), lane.retry_in()) == (0, NEVER)  # its campaign is about to pause
+        lane.paused(1)
+        assert lane.room.is_set()
         assert lane.claimable() == 1
         lane.take(1, 1)
         assert (lane.claimable(), lane.retry_in()) == (0, NEVER)
@@ -201,13 +205,15 @@ class TestQuota:
         """The last mail that is taken may be answered after the first that are refused."""
         lane = opened(clock)
         lane.take(10, 1)
-        lane.short_of_quota()
+        lane.short_of_quota(1)
+        lane.paused(1)
         lane.give_back(9, 1)
         lane.accepted()
         lane.give_back(1, 1)
         assert lane.claimable() == 1
         lane.take(1, 1)
-        lane.short_of_quota()  # refused once more
+        lane.short_of_quota(1)  # refused once more
+        lane.paused(1)
         lane.give_back(1, 1)
         assert lane.claimable() == 1
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 import pytest
 
@@ -22,13 +23,15 @@ LABEL = "settles of the test"
 class Desk:
     """A settler at work, what it has said, and claimed rows to settle."""
 
-    def __init__(self, mailing: Mailing, owner: Connection) -> None:
+    def __init__(self, mailing: Mailing, owner: Connection, patience: timedelta) -> None:
         self.mailing = mailing
         self.owner = owner
         self.settled: list[Outcome] = []
         self.troubles: list[bool] = []
         self.link = Link(mailing.database, LABEL)
-        self.settler = Settler(self.link, on_settled=self.settled.extend, on_trouble=self.trouble, slow=0.05)
+        self.settler = Settler(
+            self.link, on_settled=self.settled.extend, on_trouble=self.trouble, slow=0.05, patience=patience
+        )
 
     def trouble(self, trouble: bool) -> None:
         if (self.troubles or [False])[-1] != trouble:
@@ -69,8 +72,12 @@ class Desk:
 
 @pytest.fixture
 async def desk(mailing: Mailing, owner: Connection) -> AsyncIterator[Desk]:
-    desk = Desk(mailing, owner)
+    async with at_work(Desk(mailing, owner, timedelta(minutes=1))) as desk:
+        yield desk
 
+
+@asynccontextmanager
+async def at_work(desk: Desk) -> AsyncIterator[Desk]:
     async def work() -> None:
         while True:
             await desk.settler.step()
@@ -115,6 +122,28 @@ async def test_two_campaigns_are_settled_apart(desk: Desk) -> None:
 
     assert await desk.mailing.counts(one.campaign_id) == {"pending": 1}
     assert await desk.mailing.counts(two.campaign_id) == {"sent": 1}
+
+
+async def test_a_campaign_that_is_locked_keeps_no_other_waiting(mailing: Mailing, owner: Connection) -> None:
+    """An operator pauses it while somebody adds a million people to it: its outcomes wait, and nobody else's."""
+    async with at_work(Desk(mailing, owner, timedelta(milliseconds=50))) as desk:
+        locked, others = await desk.claimed(30), await desk.claimed(30)
+        async with owner.transaction():
+            await owner.execute("SELECT pg_advisory_xact_lock(lock_key('campaign', $1))", locked[0].campaign_id)
+            waiting = [asyncio.create_task(desk.settler.record([sent(row)])) for row in locked]
+            await asyncio.gather(*(desk.settler.record([sent(row)]) for row in others))
+            for row in await desk.claimed(5):  # again and again
+                await desk.settler.record([sent(row)])
+            assert desk.settler.pending == 30
+            assert not any(one.done() for one in waiting)
+        await asyncio.gather(*waiting)
+    assert Counter(o.delivery.campaign_id for o in desk.settled) == {
+        locked[0].campaign_id: 30,
+        others[0].campaign_id: 30,
+        desk.campaign: 5,
+    }
+    for campaign in {o.delivery.campaign_id for o in desk.settled}:
+        await mailing.check(campaign)
 
 
 async def test_a_connection_that_is_lost_in_the_middle_loses_nothing(desk: Desk) -> None:
