@@ -5,6 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
+from postledger.database import Database, close
 from postledger.projections.verify import verify
 from tests.campaigns import claim, enlist, enqueue, people, sent, settle
 from tests.eventually import eventually
@@ -151,3 +152,48 @@ async def test_a_worker_rolls_what_has_grown_by_the_sealed_log(app, owner, welco
     assert await app.fetchval("SELECT wake_campaign($1)", welcome) == "Rolled"
     assert await app.fetchval(waking, worker) == []
     assert await app.fetchval("SELECT count(*) FROM campaigns WHERE name = 'welcome'") == 2
+
+
+async def test_nobody_is_lost_or_refused_while_generations_roll_and_end(app, database, welcome):
+    """Applications that write, some of which roll back or meet in a key, and one process that rolls, sends and ends."""
+    applications, calls, busy = 5, 30, asyncio.Event()
+    committed: list[int] = []
+
+    async def application(number: int) -> None:
+        conn = await asyncpg.connect(database)
+        for n in range(calls):
+            transaction = conn.transaction()
+            await transaction.start()
+            made = await conn.fetchval(KEYED, f"a{number}@x.example", f"k{n}" if n % 3 == 0 else f"k{number}.{n}")
+            if n % 5 == number:
+                await transaction.rollback()
+                continue
+            await transaction.commit()
+            committed.extend([made] if made is not None else [])
+        await conn.close()
+
+    async def operator() -> None:
+        conn = await Database(database).connect()
+        newest, open_ones = welcome, []
+        while not busy.is_set() or open_ones:
+            newer = None if busy.is_set() else await roll(conn, newest)
+            if newer is not None:
+                open_ones.append(newest)
+                newest = newer
+            for campaign in open_ones:
+                await drain(conn, campaign)
+            open_ones = [campaign for campaign in open_ones if not await finish(conn, campaign)]
+        await drain(conn, newest)
+        await close(conn)
+
+    working = asyncio.create_task(operator())
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(application(number) for number in range(applications)))
+        busy.set()
+        await working
+    rows = await app.fetch("SELECT q.delivery_id, q.status::text FROM recipient_queue q ORDER BY 1")
+    assert [tuple(row) for row in rows] == [(delivery, "sent") for delivery in sorted(committed)]
+    assert await app.fetchval("SELECT count(*) = count(DISTINCT recipient_key) FROM recipients")
+    kinds = await app.fetch("SELECT status::text, count(*) FROM campaigns GROUP BY 1 ORDER BY 1")
+    assert dict(kinds)["sending"] == 1
+    assert dict(kinds)["completed"] > 1

@@ -70,3 +70,34 @@ async def test_no_table_of_the_applications_own_is_taken_for_ours(
     await conn.execute("SET search_path = pg_temp, postledger")
     assert await conn.fetchval("SELECT enqueue('welcome', 'ann@x.example')") is not None
     assert await app.fetchval("SELECT count(*) FROM recipients") == 1
+
+
+FORBIDDEN = [
+    "SET ROLE postledger_app",
+    "SET ROLE postledger_audit",
+    "SET SESSION AUTHORIZATION postledger_app",
+    "CREATE TABLE postledger.mine (n int)",
+    "CREATE FUNCTION postledger.wake() RETURNS void LANGUAGE sql AS ''",
+    "CREATE OR REPLACE FUNCTION postledger.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+    "ALTER FUNCTION postledger.enqueue(text, text, text, text, jsonb, timestamptz, boolean) SET search_path = pg_temp",
+    "DROP FUNCTION postledger.enqueue(text, text, text, text, jsonb, timestamptz, boolean)",
+    "ALTER TABLE postledger.campaigns DISABLE TRIGGER ALL",
+    "TRUNCATE postledger.events",
+    "SELECT nextval('postledger.delivery_ids')",
+    "SELECT postledger.suppress('ann@x.example', 'bounced', 'x')",
+    "SELECT postledger.change_campaign(1, 'Cancelled')",
+    "SELECT postledger.address_hash('ann@x.example')",
+    "SELECT postledger.seal()",
+    "GRANT postledger_app TO CURRENT_USER",
+    "GRANT postledger_enqueue TO postledger_audit",
+]
+
+
+async def test_it_may_change_nothing_and_become_nobody_else(
+    app: Connection, welcome: int, application: Application
+) -> None:
+    conn = await application()
+    for statement in FORBIDDEN:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await conn.execute(statement)
+    assert await app.fetchval("SELECT status::text FROM campaigns WHERE id = $1", welcome) == "sending"
