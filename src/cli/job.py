@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from email import message_from_bytes, policy
 from typing import Any
 from uuid import UUID
@@ -64,10 +65,10 @@ class Job:
                 shown = await campaign_document(conn, written.campaign_id)
             if not self.json:
                 report.written(shown, written, resumed=went_on)
-            await self._renew_statistics(database, written)
             if self.no_wait or shown["status"] == "scheduled" or report.nothing_to_do(shown, written):
-                await self._seal(database)
+                await gather(self._renew_statistics(database, written), self._seal(database))
                 return self._done(shown, written, Exit.OK)
+            await self._renew_statistics(database, written)
             interrupts.advice = f"stopped; {report.GO_ON}"
             return await self._send(database, written, interrupts)
 
