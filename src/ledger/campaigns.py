@@ -224,7 +224,10 @@ def differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
 
 
 async def pause(conn: Connection, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> int:
-    """Paused until somebody resumes it, or for so long by the database's clock. Raises PL004 in other states."""
+    """Paused until somebody resumes it, or for so long by the database's clock.
+
+    Raises PL004 in other states, LockNotAvailableError while somebody adds people to it: not yet, then.
+    """
     version: int = await conn.fetchval(sql.pause, campaign_id, reason, resume_in)
     return version
 

@@ -52,8 +52,9 @@ WHERE id = $1
 SELECT change_campaign($1, $2, $3, $4)
 
 -- name: pause
--- Until somebody resumes it, or until $3 from now.
-SELECT pause_campaign($1, $2, $3)
+-- For so long by the database's clock. While this waits for whoever adds people, every outcome of the campaign waits behind it:
+-- so it does not wait for long (SQLSTATE 55P03).
+SELECT pause_campaign($1, $2, $3) FROM (SELECT set_config('lock_timeout', '150ms', true)) AS patience
 
 -- name: requeue
 SELECT requeue($1, $2, $3, $4)

@@ -34,6 +34,9 @@ LAST_WORDS = 5.0
 
 RELEASE_WITHIN = 2.0
 
+PAUSE_AGAIN = 0.1
+"""Seconds after which a pause is tried again while somebody adds people to the campaign."""
+
 
 @frozen
 class WorkerOptions:
@@ -194,13 +197,22 @@ class Worker:
     async def _pause(self, campaign_id: int, reason: str, resume_in: timedelta | None = None) -> None:
         """Pauses a campaign that cannot go on, for a while or until somebody resumes it; others may be first."""
         try:
-            async with self._pauses.use() as conn:  # it waits for who adds people, and claims must not wait for it
-                await campaigns.pause(conn, campaign_id, reason, resume_in)
+            while not await self._paused(campaign_id, reason, resume_in):  # noqa: ASYNC110 - others hold its lock
+                await asyncio.sleep(PAUSE_AGAIN)
             seconds = None if resume_in is None else resume_in.total_seconds()
             log.warning("campaign_paused", campaign=campaign_id, reason=reason, resume_in=seconds)
-        except LinkLost as error:
+        except LinkLost as error:  # the next refusal asks for it again
             log.warning("pause_failed", campaign=campaign_id, reason=str(error))
         except asyncpg.PostgresError as error:
             told = translate(error, self._claims.database.dsn)
             if not isinstance(told, ConflictError):
                 raise
+
+    async def _paused(self, campaign_id: int, reason: str, resume_in: timedelta | None) -> bool:
+        """False: somebody adds people to the campaign just now."""
+        async with self._pauses.use() as conn:
+            try:
+                await campaigns.pause(conn, campaign_id, reason, resume_in)
+            except asyncpg.LockNotAvailableError:  # here: the link takes it for its own end
+                return False
+        return True

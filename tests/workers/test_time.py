@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 import pytest
@@ -188,6 +189,41 @@ class TestQuota:
         assert await mailing.status(campaign) == "sending"
 
 
+class TestWhileSomebodyAddsPeople:
+    """An import of a million holds the campaign's lock for a minute; pauses want it for themselves."""
+
+    @asynccontextmanager
+    async def adding(self, mailing: Mailing, campaign: int) -> AsyncIterator[None]:
+        async with mailing.database.connection() as conn, conn.transaction():
+            await conn.execute("SELECT pg_advisory_xact_lock_shared(lock_key('campaign', $1))", campaign)
+            yield
+
+    async def test_outcomes_are_recorded_and_the_pause_comes_afterwards(
+        self, mailing: Mailing, inbox: MakeInbox
+    ) -> None:
+        relay = await inbox(Quota(5, "452 4.3.1 Daily sending quota exceeded"))
+        campaign = await mailing.started(relay.url, addresses(20))
+        async with mailing.working(concurrency=10):
+            async with self.adding(mailing, campaign):
+                await mailing.until_counts(campaign, sent=5, pending=15)
+                assert await mailing.status(campaign) == "sending"
+            await mailing.until(campaign, "paused")
+        assert await mailing.paused_for(campaign) == "provider_quota"
+        await mailing.check(campaign)
+
+    async def test_a_worker_that_is_stopped_does_not_wait_for_the_pause(
+        self, mailing: Mailing, inbox: MakeInbox
+    ) -> None:
+        relay = await inbox(Quota(0, "452 4.3.1 Daily sending quota exceeded"))
+        campaign = await mailing.started(relay.url, addresses(20))
+        async with self.adding(mailing, campaign):
+            async with mailing.working(concurrency=10, grace=1.0):
+                await mailing.until_happened(campaign, "Released", 1)
+            assert await mailing.status(campaign) == "sending"
+            await mailing.check(campaign)  # nothing is left in its hands
+        assert await mailing.counts(campaign) == {"pending": 20}
+
+
 class TestErrorRate:
     @staticmethod
     def refuses(recipient: str) -> Behaviour:
@@ -241,6 +277,22 @@ async def test_senders_do_not_delay_each_other(mailing: Mailing, inbox: MakeInbo
     async with mailing.working(concurrency=5, grace=0.5):
         await mailing.until(good, "completed")
     assert await mailing.counts(stuck) == {"pending": 100}
+
+
+async def test_a_locked_campaign_delays_no_other(mailing: Mailing, inbox: MakeInbox, owner: Connection) -> None:
+    """One sender, one worker, and somebody who forgot to commit: its outcomes wait, with its share of the slots."""
+    relay = await inbox()
+    locked, good = [await mailing.started(relay.url, addresses(count)) for count in (500, 300)]
+    async with mailing.working(concurrency=10):
+        await mailing.until_counted(locked, "sent", 10)
+        async with owner.transaction():
+            await owner.execute("SELECT pg_advisory_xact_lock(lock_key('campaign', $1))", locked)
+            await mailing.until(good, "completed")
+            assert (await mailing.counts(locked)).get("sent", 0) < 500
+        await mailing.until(locked, "completed")
+    assert await mailing.counts(locked) == {"sent": 500}
+    for campaign in (locked, good):
+        await mailing.check(campaign)
 
 
 async def test_an_outage_is_waited_for_and_costs_nobody_a_try(mailing: Mailing) -> None:
