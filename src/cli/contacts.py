@@ -37,15 +37,21 @@ def contacts() -> None:
     short_help="Put people on a list.",
     example="""
     postledger contacts import --list digest --to people.csv
+    postledger contacts import --list digest --query "SELECT email, name, town FROM users WHERE wants_digest"
+    postledger send --list digest --subject "Your week in {{ town }}" ...
     """,
 )
 @click.option("--list", "name", metavar="NAME", required=True, help="The list; made where it is new.")
-@click.option("--to", metavar="FILE", help="People as CSV, header with `email`; - is standard input.")
-@click.option("--query", metavar="SQL", help="People from a SELECT on your own tables in the same database.")
+@click.option("--to", metavar="FILE", help="People as CSV, header with `email`, perhaps `name`; - is standard input.")
+@click.option(
+    "--query",
+    metavar="SQL",
+    help="People from a SELECT on your own tables in the same database, run with the login's own rights.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_obj
 def import_(given: Given, name: str, to: str | None, query: str | None, quiet: bool) -> int:
-    """Put the people of a file on a list. All columns but `key` are kept, as the letter's variables.
+    """Put the people of a file or a query on a list. All columns but `key` are kept, as the letter's variables.
 
     Who is on it already gets the name and the columns of this import. Who unsubscribed, from the list or from all,
     stays so: only they themselves can change that (`contacts subscribe`).
@@ -141,7 +147,7 @@ def unsubscribe(given: Given, address: str, name: str | None) -> int:
     """,
 )
 @click.argument("address")
-@click.option("--list", "name", metavar="NAME", required=True)
+@click.option("--list", "name", metavar="NAME", required=True, help="The list, which has to be there.")
 @click.pass_obj
 def subscribe(given: Given, address: str, name: str) -> int:
     """Put an address on a list because the person said so: the only way back after they have left it.
