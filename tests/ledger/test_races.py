@@ -88,6 +88,33 @@ async def test_eight_claimers_take_each_row_once(app, many):
     assert (await verify(app, campaign)).differences == []
 
 
+async def test_one_that_is_due_next_year_keeps_nobody_waiting(app, database):
+    """Three hundred messages to one address, twelve who claim, and one message that is not due for a long time."""
+    campaign = await campaigns.draft(app, kind="standing", name="receipts")
+    await campaigns.change(app, campaign, "Started")
+    query = "SELECT enqueue('receipts', 'ann@example.org', 'key ' || n) FROM generate_series(1, 300) AS n"
+    await app.execute(query)
+    later = "SELECT enqueue('receipts', 'ann@example.org', 'later', due_at => clock() + interval '1 year')"
+    await app.execute(later)
+    taken = Counter()
+
+    async def work(conn):
+        worker = await enlist(conn)
+        while (answer := await claim(conn, campaign, worker, 5)).rows or answer.busy:
+            taken.update(row.delivery_id for row in answer.rows)
+            if answer.rows:
+                await settle(conn, campaign, [sent(row) for row in answer.rows])
+        return answer.due_in
+
+    async with AsyncExitStack() as stack:
+        conns = [await stack.enter_async_context(Database(database).connection()) for _ in range(12)]
+        due_in = await asyncio.gather(*map(work, conns))
+    assert len(taken) == 300
+    assert set(taken.values()) == {1}
+    assert all(wait is not None and wait.days > 360 for wait in due_in)
+    assert (await verify(app, campaign)).differences == []
+
+
 async def test_one_claim_asked_for_eight_times_at_once_is_one_claim(app, many):
     campaign, worker, claim_id = await started(app, 40), await enlist(app), uuid.uuid4()
     calls = [claim(conn, campaign, worker, 5, claim_id) for conn in many]

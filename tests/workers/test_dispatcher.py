@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from postledger.database import Connection
 from postledger.errors import ConfigurationError
+from postledger.ledger import scheduling
 from postledger.ledger.queue import Delivery, Work
 from postledger.workers.dispatcher import Dispatcher
 from postledger.workers.lanes import Lane
@@ -249,6 +250,22 @@ async def test_what_falls_due_is_claimed_then(working: Desk) -> None:
 
     await working.until_claimed(4)
     assert [row.delivery_id for row in working.rows[2:]] == [first.delivery_id, second.delivery_id]
+
+
+async def test_until_something_falls_due_nothing_is_asked(desk: Desk) -> None:
+    """It sleeps to the moment that the database has named: a start in a second costs what one in a year does."""
+    asked: list[str] = []
+    for link in (desk.link, desk.session):
+        async with link.use() as conn:
+            conn.add_query_logger(lambda query: asked.append(query.query))
+    campaign = await desk.mailing.written("null://", addresses(1))
+    work = asyncio.create_task(desk.work())
+    due = await desk.mailing.conn.fetchval("SELECT clock()") + timedelta(seconds=1.5)
+    await scheduling.schedule(desk.mailing.conn, campaign, due)
+    await desk.until_claimed(1)
+    await stopped(work)
+    assert sum("wake_campaign" in query for query in asked) == 1
+    assert len(asked) <= 10, asked  # at the start, when it was told, when it was due, when it was woken, and the claim
 
 
 async def test_what_falls_due_while_a_lane_is_full_costs_no_rounds(desk: Desk, working: Desk) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from postledger.database import Connection
-from postledger.ledger import senders
+from postledger.ledger import queue, senders
 from postledger.ledger.queue import Delivery
 from postledger.ledger.senders import Rate
 from postledger.workers.dispatcher import Dispatcher
@@ -286,6 +286,25 @@ class TestRate:
         )
         assert claims >= 28
         assert len(pieces) <= 8
+
+    async def test_what_a_dead_worker_has_taken_along_hinders_nobody(
+        self, mailing: Mailing, owner: Connection, clock: Clock, worker: MakeWorker
+    ) -> None:
+        """Its slots are its own, and its piece of the sender's time is over in a second: rows come back by no gate."""
+        await self.limited(mailing, owner, "50/s")
+        (campaign,) = await campaigns_of(mailing, 1, 5)
+        first, second = await worker(5), await worker(5)
+        assert len(await first.claim()) == 5
+        await first.session.close()
+        for orphan in await mailing.conn.fetch(queue.sql.orphaned):
+            await mailing.conn.fetchval(queue.sql.reclaim, *orphan)
+        assert await mailing.counts(campaign) == {"pending": 5}
+        clock.now += 10
+        await set_clock(owner, NOON + timedelta(seconds=clock.now - 100))
+        second.session.wake.set()
+        assert len(await second.claim()) == 5
+        await second.settle()
+        assert await mailing.counts(campaign) == {"sent": 5}
 
     async def test_another_rate_is_in_force_at_the_next_look(
         self, mailing: Mailing, owner: Connection, clock: Clock, worker: MakeWorker
