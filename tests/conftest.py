@@ -11,6 +11,17 @@ from postledger.database import Connection, Database
 from tests.lab import Lab, open_lab
 from tests.servers import PrivateServer, migrate_template, session_server, watched
 
+SERVERS = {"server", "own_server", "small_queue"}
+"""Fixtures that start one."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks for a server, by whatever other fixture, touches SQL: `-m sql` runs that alone."""
+    for item in items:
+        if not SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.sql)
+
 
 @pytest.fixture(autouse=True)
 def _plain_logs() -> None:
