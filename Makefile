@@ -30,7 +30,7 @@ test-15: $(STAMP)-test ## Run every test on Debian's PostgreSQL 15 (package post
 	POSTLEDGER_TEST_PG=15 $(PYTEST)
 
 smoke-15: $(STAMP)-test ## Run what touches SQL on Debian's PostgreSQL 15
-	POSTLEDGER_TEST_PG=15 $(PYTEST) tests/chaos tests/database tests/enqueue tests/installations tests/ledger tests/pooled tests/projections tests/sealing tests/workers
+	POSTLEDGER_TEST_PG=15 $(PYTEST) -m sql tests/chaos tests/database tests/enqueue tests/installations tests/ledger tests/pooled tests/projections tests/sealing tests/workers
 
 check: $(STAMP)-test,check ## Format, lint, import contracts, strict types
 	$(BIN)/ruff format --check .
