@@ -117,7 +117,7 @@ class Database:
                 if conn is not None:
                     return conn
             if await self._is_kept(look=session or direct):
-                return await self._kept(settings, options)
+                return await self._kept(settings, options, own=own)
             if direct:
                 raise ConfigurationError(
                     f"database {redact(self.dsn)} is behind a pooler in transaction mode: name the server itself with "
@@ -128,7 +128,7 @@ class Database:
             except ConfigurationError:
                 if not await self._is_kept(look=True):
                     raise
-                return await self._kept(settings, options)
+                return await self._kept(settings, options, own=own)
 
     async def _straight(self, settings: dict[str, str], options: dict[str, Any], *, own: bool) -> Connection | None:
         """With all settings; None where a pooler is in the way, which refuses them, or takes them and forgets them."""
@@ -150,26 +150,27 @@ class Database:
     async def _is_kept(self, *, look: bool) -> bool:
         """Whether the pooler in the way is in session mode, as far as that is known."""
         if self._way.kept is None and look:
-            async with self._through_pooler({}) as ear, self._through_pooler({}) as mouth:
+            async with self._through_pooler() as ear, self._through_pooler() as mouth:
                 self._way.kept = await keeps_sessions(ear, mouth)
         return self._way.kept is True
 
     @asynccontextmanager
-    async def _through_pooler(self, options: dict[str, Any]) -> AsyncIterator[Connection]:
-        conn = await self._greeted("", options)
+    async def _through_pooler(self) -> AsyncIterator[Connection]:
+        conn = await self._greeted("", {"timeout": 10.0})
         try:
             yield conn
         finally:
             await close(conn)
 
-    async def _kept(self, settings: dict[str, str], options: dict[str, Any]) -> Connection:
+    async def _kept(self, settings: dict[str, str], options: dict[str, Any], *, own: bool) -> Connection:
         """A session of the server for as long as we stay, as if it were the server itself."""
         greeting = {name: value for name, value in settings.items() if name in _greeting("")}
         conn: Connection = await asyncpg.connect(self.dsn, server_settings=greeting, **options)
         async with _or_dropped(conn):
             await keep(conn, settings)
             await _prepare(conn)
-            await _be_patient(conn)
+            if not own:
+                await _be_patient(conn)
         return conn
 
     async def _greeted(self, label: str, options: dict[str, Any]) -> Connection:

@@ -77,7 +77,7 @@ async def test_in_session_mode_it_is_as_without(
                 await mailing.until(campaign, "completed")
             await mailing.check(campaign)
         for _ in range(3):
-            async with Database(bouncer.dsn(empty_database, "stranger"))._through_pooler({}) as bare:
+            async with Database(bouncer.dsn(empty_database, "stranger"))._through_pooler() as bare:
                 left = """
                     SELECT current_setting('search_path'), current_user::text,
                            (SELECT count(*) FROM pg_prepared_statements WHERE name <> ''),
