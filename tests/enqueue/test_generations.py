@@ -162,7 +162,7 @@ async def test_nobody_is_lost_or_refused_while_generations_roll_and_end(app, dat
     async def application(number: int) -> None:
         conn = await asyncpg.connect(database)
         for n in range(calls):
-            transaction = conn.transaction()
+            transaction = conn.transaction(isolation="read_committed")
             await transaction.start()
             made = await conn.fetchval(KEYED, f"a{number}@x.example", f"k{n}" if n % 3 == 0 else f"k{number}.{n}")
             if n % 5 == number:
