@@ -178,6 +178,30 @@ def test_each_row_has_an_outcome(desk: Desk, login: str) -> None:
     desk.verified()
 
 
+FAULTS = """
+SELECT * FROM (VALUES
+    (1, 'a@x.example', repeat('n', 998), 'x'), (2, 'b@x.example', repeat('n', 999), 'x'),
+    (3, 'c@x.example', E'A\\nBcc: d', 'x'),
+    (4, 'd@x.example', U&'A\\2028B', 'x'), (5, 'e@x.example', 'E', repeat('x', 1000000)),
+    (6, 'f@x.example', 'F', repeat('x', 1048576)), (7, 'g@xx--y.example', 'G', 'x'), (8, 'h@1.2.3.4', 'H', 'x')
+) AS people (n, email, name, text)
+"""
+
+
+def test_what_is_wrong_with_a_row_is_the_same_as_for_enqueue(desk: Desk, login: str) -> None:
+    report = send(desk, login, FAULTS).document["report"]
+    assert report["accepted"] == 2
+    assert [(line["line"], line["reason"].partition(":")[0]) for line in report["lines"]] == [
+        (2, "name"),
+        (3, "name"),
+        (4, "name"),
+        (6, "data"),
+        (7, "email"),
+        (8, "email"),
+    ]
+    desk.verified()
+
+
 def test_a_volatile_query_is_run_once(desk: Desk, login: str) -> None:
     """Looking at its columns does not run it, and what is written down is what it found then."""
     query = "SELECT 'user' || (random() * 1e9)::bigint || '@x.example' AS email FROM generate_series(1, 50)"

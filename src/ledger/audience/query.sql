@@ -38,12 +38,18 @@ SELECT row_number() OVER (), {email}, {key}, {name}, {data} FROM (
 SELECT set_config('role', $1, true), set_config('search_path', $2, true)
 
 -- name: take
--- Everybody to the staging table, as a file's rows come there: the key is the address where none is given.
+-- Everybody to the staging table, as a file's rows come there: the key is the address where none is given. Who is plainly
+-- faultless is not asked about by a call of recipient_fault(), which takes a third of the time of this statement. (Data of 1000
+-- bytes may be compressed: its text is longer, but not by a thousand.)
 INSERT INTO import_rows (import_id, line, key, email, name, data, outcome, reason)
 SELECT $1, s.line, CASE WHEN s.fault IS NULL THEN coalesce(s.key, s.email) END, CASE WHEN s.fault IS NULL THEN s.email END,
        CASE WHEN s.fault IS NULL THEN s.name END, CASE WHEN s.fault IS NULL THEN s.data END,
        CASE WHEN s.fault IS NOT NULL THEN 'invalid' END, s.fault
-FROM (SELECT n.line, n.key, n.email, n.name, n.data, recipient_fault(n.email, n.key, n.name, n.data) AS fault
+FROM (SELECT n.line, n.key, n.email, n.name, n.data,
+             CASE WHEN acceptable_address(n.email) AND (n.key IS NULL OR length(n.key) <= 200)
+                       AND (n.name IS NULL OR length(n.name) <= 998 AND n.name !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]')
+                       AND pg_column_size(n.data) < 1000 THEN NULL
+                  ELSE recipient_fault(n.email, n.key, n.name, n.data) END AS fault
       FROM (SELECT line, nullif(btrim(key, E' \t\r\n\u00A0'), '') AS key, normal_address(btrim(email, E' \t\r\n\u00A0')) AS email,
                    nullif(btrim(name, E' \t\u00A0'), '') AS name, data FROM pg_temp.postledger_people OFFSET 0) n OFFSET 0) s
 
