@@ -29,6 +29,8 @@ from .send import send as send_command
 _LINKS = "https://reading-room.example"
 """Stands in for POSTLEDGER_URL, so that the sample mails have their links to unsubscribe."""
 
+_GO_ON = "what is left of the sample is cancelled: another run is another sample"
+
 _INTRODUCTION = """\
 A mail server is started beside this process. It takes what it is given, but at some recipients it answers 450 or 550,
 and at some it hangs up before or after the final dot. What the campaign must come to is known beforehand.
@@ -84,7 +86,7 @@ async def _send(given: Given, interrupts: Interrupts, parcel: Parcel) -> bool:
         if given.json:
             files.enter_context(redirect_stdout(sys.stderr))
         say(f"{_INTRODUCTION}\n{_typed(given, 'send', arguments)}")
-        await job_of(theirs, Flags(**context.params), files).run(interrupts)
+        await evolve(job_of(theirs, Flags(**context.params), files), go_on=_GO_ON).run(interrupts)
     return not interrupts.asked.is_set()
 
 

@@ -47,6 +47,8 @@ class Job:
     quiet: bool
     no_wait: bool
     dry_run: bool
+    go_on: str = report.GO_ON
+    """What is said to whoever stops it."""
 
     async def run(self, interrupts: Interrupts) -> int:
         """Connects, writes down, sends; the exit code."""
@@ -69,7 +71,7 @@ class Job:
                 await gather(self._renew_statistics(database, written), self._seal(database))
                 return self._done(shown, written, Exit.OK)
             await self._renew_statistics(database, written)
-            interrupts.advice = f"stopped; {report.GO_ON}"
+            interrupts.advice = f"stopped; {self.go_on}"
             return await self._send(database, written, interrupts)
 
     async def _check_provider(self) -> None:
@@ -155,5 +157,5 @@ class Job:
         if self.json:
             document(shown | {"report": written.report.to_json()})
         elif ending is not None:
-            report.ended(shown, stopped=ending.stopped)
+            report.ended(shown, stopped=ending.stopped, go_on=self.go_on)
         return code

@@ -19,6 +19,9 @@ _BY_EVENT = {"Sent": "sent", "Failed": "failed", "Skipped": "skipped"}
 
 REFRESH_EVERY = 0.25
 LINE_EVERY = 5.0
+AT_LEAST = 2.0
+"""Seconds that it will take, below which no time is told."""
+
 SPAN = 10.0
 """Seconds that the shown rate is taken over."""
 
@@ -66,12 +69,14 @@ class Meter:
         return ", ".join(f"{number(self.counts[s])} {s}" for s in TERMINAL if self.counts[s]) or "nothing sent yet"
 
     def pace(self) -> str:
-        """Rate and time to finish."""
+        """Rate and time to finish; of the last ones only how many: they may wait for their next try."""
         rate = self.rate
         if rate <= 0:
             return "waiting"
-        left = timedelta(seconds=round((self.audience - self.done) / rate))
-        return f"{rate:,.0f}/s, {left} left"
+        left = self.audience - self.done
+        if left <= rate * AT_LEAST:
+            return f"{rate:,.0f}/s, {number(left)} left"
+        return f"{rate:,.0f}/s, {timedelta(seconds=round(left / rate))} left"
 
 
 class Display:

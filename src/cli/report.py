@@ -53,16 +53,16 @@ def nothing_to_do(shown: Mapping[str, Any], written: Written) -> bool:
     return shown["status"] == "completed" and not written.report.accepted + written.report.suppressed
 
 
-def ended(shown: Mapping[str, Any], *, stopped: bool) -> None:
-    """Counts per outcome, and what can be done about those that are not sent."""
+def ended(shown: Mapping[str, Any], *, stopped: bool, go_on: str) -> None:
+    """Counts per outcome, and what can be done about those that are not sent. `go_on`: about what was stopped."""
     counts = shown["counts"]
     rows = [(status, number(counts[status])) for status in STATUSES if counts[status] or status == "sent"]
     table(("outcome", "recipients"), [*rows, ("all", number(shown["audience"]))], right=("recipients",))
     if shown["status"] == "paused":
         by_itself = "where 'postledger work' runs it goes on by itself then; " if shown["pause"]["resume_at"] else ""
-        note(f"the campaign is {paused(shown)}; {by_itself}{GO_ON}")
+        note(f"the campaign is {paused(shown)}; {by_itself}{go_on}")
     elif stopped and shown["status"] == "sending":
-        note(f"stopped before the end; {GO_ON}")
+        note(f"stopped before the end; {go_on}")
     if counts["failed"] or counts["unknown"]:
         status = "failed" if counts["failed"] else "unknown"
         note(f"who: postledger campaign recipients {shown['id']} --status {status}")

@@ -132,6 +132,8 @@ async def test_stopped_on_the_way_it_leaves_nothing_to_do(database: str, tmp_pat
         running.send_signal(signal.SIGINT)
         code, _, errors = await finished(running)
     assert code == 3, errors
+    assert "another run is another sample" in errors
+    assert "the same command again" not in errors
     async with Database(database).connection() as conn:
         assert await conn.fetchval("SELECT status FROM campaigns") == "cancelled"
         assert await conn.fetchval("SELECT count(*) FROM recipient_queue WHERE status IN ('pending', 'sending')") == 0
