@@ -40,7 +40,8 @@ FROM (SELECT settle($1, $2, $3, $4, $5, $6, $7, $8, $9) AS settled
 SELECT alive, lost, stopped, suppressed, strays FROM permit($1, $2, $3, $4, $5)
 
 -- name: release_claim
-SELECT release_claim($1, $2)
+-- Between two permits, which must not come late: SQLSTATE 55P03 where its campaign is locked, and the next permit tries again.
+SELECT release_claim($1, $2) FROM (SELECT set_config('lock_timeout', '100ms', true)) AS patience
 
 -- name: release_strays
 -- At the end: every claim under this worker's name but these.

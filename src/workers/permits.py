@@ -196,6 +196,8 @@ class Permits:
         try:
             released = await conn.fetchval(queue.sql.release_claim, claim_id, self.session.worker, timeout=10)
             log.warning("stray_claim_released", claim=str(claim_id), rows=released)
+        except asyncpg.LockNotAvailableError:
+            log.info("stray_claim_locked", claim=str(claim_id))
         except asyncpg.PostgresError as error:
             if isinstance(error, GONE):
                 raise

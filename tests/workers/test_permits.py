@@ -8,7 +8,9 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
+from postledger.database import Connection
 from postledger.ledger import queue
 from postledger.ledger.queue import Delivery
 from postledger.workers.link import Link
@@ -292,3 +294,58 @@ async def test_one_declared_dead_begins_a_new_life_and_sends_nothing_of_the_old(
     with pytest.raises(Withheld, match="lost"):
         await beginning
     assert desk.session.worker != former
+
+
+class TestStrays:
+    """Claims under our name whose answer we never had: a call that was given up, and went through all the same."""
+
+    @pytest.fixture
+    async def held(self, desk: Desk) -> Delivery:
+        """A row that the worker knows of; without one it asks for no permit."""
+        return (await desk.claim(await desk.mailing.started("null://", addresses(1))))[0]
+
+    async def stray(self, desk: Desk) -> Delivery:
+        campaign = await desk.mailing.started("null://", addresses(3))
+        claim = await campaigns.claim(desk.mailing.conn, campaign, desk.session.worker, 3)
+        return claim.rows[0]
+
+    async def test_one_is_released_with_the_next_permit(self, desk: Desk, held: Delivery) -> None:
+        row = await self.stray(desk)
+        await desk.ask()
+        assert await desk.mailing.counts(row.campaign_id) == {"pending": 3}
+        assert await desk.mailing.counts(held.campaign_id) == {"sending": 1}
+        assert (await desk.mailing.happened(row.campaign_id))["Released"] == 3
+
+    async def test_one_that_is_still_asked_for_is_left_alone(self, desk: Desk, held: Delivery) -> None:
+        row = await self.stray(desk)
+        desk.permits.asking.add(row.claim_id)
+        await desk.ask()
+        assert await desk.mailing.counts(row.campaign_id) == {"sending": 3}
+        assert held
+
+    async def test_one_that_is_locked_makes_no_permit_late(self, desk: Desk, held: Delivery, owner: Connection) -> None:
+        row = await self.stray(desk)
+        number = desk.session.number
+        async with owner.transaction():
+            await owner.execute("SELECT pg_advisory_xact_lock(lock_key('campaign', $1))", row.campaign_id)
+            for _ in range(2):
+                await desk.ask()
+                assert await desk.begins(held)
+        assert desk.session.number == number
+        assert await desk.mailing.counts(row.campaign_id) == {"sending": 3}
+        await desk.ask()
+        assert await desk.mailing.counts(row.campaign_id) == {"pending": 3}
+
+    async def test_one_that_makes_trouble_keeps_the_others_in_order(
+        self, desk: Desk, held: Delivery, owner: Connection
+    ) -> None:
+        bad, good = await self.stray(desk), await self.stray(desk)
+        await owner.execute(f"""
+            CREATE FUNCTION stand_in_the_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+            CREATE TRIGGER stand_in_the_way BEFORE INSERT ON events_1 FOR EACH ROW
+            WHEN (new.campaign_id = {bad.campaign_id}) EXECUTE FUNCTION stand_in_the_way()""")
+        with capture_logs() as logs:
+            await desk.ask()
+        assert await desk.begins(held)
+        assert [await desk.mailing.counts(row.campaign_id) for row in (bad, good)] == [{"sending": 3}, {"pending": 3}]
+        assert "stray_claim_not_released" in [entry["event"] for entry in logs]
