@@ -79,7 +79,7 @@ class Dispatcher:
         self._plan = Plan(clock)
         self._turns = Turns()
         self._told: dict[int, str] = {}
-        self.endings = Endings(ends or link, on_ended=self._ended)
+        self.endings = Endings(ends or link, on_fault=self._end_failed, on_ended=self._rest_or_not)
         self._idle = False
         """Whether the last look found nothing to do; the ends of campaigns may be under way still."""
 
@@ -125,12 +125,10 @@ class Dispatcher:
         else:
             self.rest.clear()
 
-    def _ended(self, campaign_id: int, again_in: float | None) -> None:
-        if again_in is not None:
-            self._plan.set_aside(campaign_id, again_in)
-            self._plan.falls_due(timedelta(seconds=again_in))
-            self.room.set()  # the loop may sleep for longer
-        self._rest_or_not()
+    def _end_failed(self, campaign_id: int, again_in: float) -> None:
+        self._plan.set_aside(campaign_id, again_in)
+        self._plan.falls_due(timedelta(seconds=again_in))
+        self.room.set()  # the loop may sleep for longer
 
     def _is_idle(self, work: Work) -> bool:
         """Who works for every campaign has a duty to the claims of others too, until they are settled or given back.

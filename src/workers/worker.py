@@ -156,9 +156,7 @@ class Worker:
             task.cancel()
 
     def _at_rest(self) -> bool:
-        return not (
-            self._deliverer.tasks or self.permits.asking or self._settler.pending or self.dispatcher.endings.under_way
-        )
+        return not (self._deliverer.tasks or self.permits.asking or self._settler.pending)
 
     async def _stop(self, loops: Sequence[asyncio.Future[None]]) -> None:
         """What is still held now has an unknown outcome: others will find it."""
