@@ -10,6 +10,7 @@ from postledger.database import SCHEMA_VERSION, Connection, Database
 from postledger.errors import ConfigurationError, UnavailableError
 from postledger.workers.link import Link
 from postledger.workers.session import FALLBACK_SWEEP, IDLE_SWEEP, Session
+from postledger.workers.worker import Worker, WorkerOptions
 from tests.eventually import eventually
 from tests.servers import PrivateServer
 from tests.workers.mailing import Mailing
@@ -236,3 +237,11 @@ async def test_it_comes_back_when_the_server_does(own_server: PrivateServer) -> 
         assert await conn.fetchval("SELECT count(*) FROM workers WHERE ended IS NULL") == 1
     await session.close()
     await helper.close()
+
+
+async def test_a_worker_that_cannot_begin_says_why_in_one_error(mailing: Mailing) -> None:
+    """Its ear is in order, and the way of all its other calls is not: no traceback of a connection that was lost."""
+    nowhere = Database("postgresql://127.0.0.1:1/nothing")
+    worker = Worker(nowhere, WorkerOptions(), listen=mailing.database)
+    with pytest.raises(UnavailableError, match=r"the database went away: .*127\.0\.0\.1:1"):
+        await worker.open()
