@@ -231,6 +231,7 @@ class Dispatcher:
             return self._later(lane, turn)
         self._turns.served(campaign_id)
         claim = await self._claim(campaign_id, uuid4(), limit, content=lane.provider.renders)
+        self._told.pop(campaign_id, None)  # what was wrong is mended: should it come again, it is told again
         if claim.rows:
             lane.take(len(claim.rows), campaign_id)
             turn.gave(campaign_id, len(claim.rows))

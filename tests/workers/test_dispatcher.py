@@ -360,6 +360,11 @@ async def test_one_that_cannot_be_served_is_told_of_once(working: Desk) -> None:
     await working.mailing.conn.execute("SELECT wake()")
     await working.until_claimed(1)
 
+    with capture_logs() as logs:
+        working.unusable.add(campaign)  # once more
+        await campaigns.enqueue(working.mailing.conn, campaign, people(1, first=99))
+        await eventually(lambda: _true("campaign_cannot_be_served" in [entry["event"] for entry in logs]))
+
 
 @pytest.mark.parametrize("fault", ["its lane", "its claim", "its end"])
 async def test_one_campaign_that_makes_trouble_holds_up_no_other(working: Desk, owner: Connection, fault: str) -> None:
