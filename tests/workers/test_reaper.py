@@ -179,6 +179,19 @@ async def test_one_claim_that_cannot_be_given_back_holds_up_no_other(mailing, ot
     assert await mailing.counts(stuck) == {"pending": 3}
 
 
+async def test_a_claim_of_a_locked_campaign_waits_for_the_next_look(mailing, other, owner, observer: Observer) -> None:
+    locked, _ = await holding(mailing, other, locked=False)
+    campaign, _ = await holding(mailing, other, locked=False)
+    async with owner.transaction():
+        await owner.execute("SELECT pg_advisory_xact_lock(lock_key('campaign', $1))", locked)
+        await observer.look()
+        await observer.look()
+        assert await mailing.counts(campaign) == {"pending": 3}
+        assert (await mailing.counts(locked))["sending"] == 2
+    await observer.look()
+    assert await mailing.counts(locked) == {"pending": 3}
+
+
 async def test_one_watches_and_the_next_takes_over(mailing, other, owner, observe) -> None:
     first, second = await observe(), await observe()
     _, worker = await holding(mailing, other, locked=False)
