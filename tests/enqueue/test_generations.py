@@ -160,7 +160,7 @@ async def test_nobody_is_lost_or_refused_while_generations_roll_and_end(app, dat
     committed: list[int] = []
 
     async def application(number: int) -> None:
-        conn = await asyncpg.connect(database)
+        conn = await asyncpg.connect(database, server_settings={"default_transaction_isolation": "read committed"})
         for n in range(calls):
             transaction = conn.transaction(isolation="read_committed")
             await transaction.start()
