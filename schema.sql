@@ -366,8 +366,10 @@ CREATE TABLE suppressions (
     contact_id    bigint NOT NULL REFERENCES contacts,
     reason        text NOT NULL,
     source        text NOT NULL,
-    created_at    timestamptz NOT NULL DEFAULT clock()
+    created_at    timestamptz NOT NULL DEFAULT clock(),
+    xid           xid8 NOT NULL DEFAULT pg_current_xact_id()  -- for permit(): whether a claim's snapshot saw it
 );
+CREATE INDEX suppressions_xid ON suppressions (xid);
 
 ------------------------------------------------------------------------------------------------------------- deliveries
 
@@ -450,8 +452,9 @@ CREATE TABLE claims (
     delivery_ids  bigint[] NOT NULL,
     versions      int[] NOT NULL,
     unsettled     int NOT NULL CHECK (unsettled >= 0),
-    claimed_at    timestamptz NOT NULL
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+    claimed_at    timestamptz NOT NULL,
+    snapshot      pg_snapshot NOT NULL DEFAULT '1:1:'  -- taken before the claim looked who may not be mailed; this one saw nobody
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, toast_tuple_target = 8160);
 CREATE INDEX claims_worker ON claims (worker_id);
 
 ----------------------------------------------------------------------------------------------------------------- imports
@@ -941,6 +944,8 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 DECLARE
     v_campaign  campaigns%ROWTYPE;
     v_now       timestamptz;
+    v_snapshot  pg_snapshot;
+    v_body      jsonb;
     v_tids      tid[];
     v_ids       bigint[];
     v_skip      bigint[];
@@ -1009,7 +1014,8 @@ BEGIN
             RETURN;
         END IF;
 
-        -- Who may not be mailed.
+        -- Who may not be mailed. What this snapshot does not see, or the next statements see sooner, permit() will find.
+        v_snapshot := pg_current_snapshot();
         SELECT array_agg(i.id), array_agg(x.reason) INTO v_skip, v_skip_why
         FROM unnest(delivery_ids) AS i(id)
         CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
@@ -1049,18 +1055,19 @@ BEGIN
             END IF;
         END IF;
 
-        -- Check is by the lock (pending rows only), append, fold.
+        -- Check is by the lock (pending rows only), append, fold. A body per row would cost a third of the insert.
+        v_body := jsonb_build_object('claim_id', p_claim, 'worker', p_worker::text, 'sender', v_campaign.sender_id::text, 'attempt', 1);
         INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
-        SELECT p_campaign, i.id, i.version, 'Claimed', jsonb_build_object('claim_id', p_claim, 'worker', p_worker::text,
-                   'sender', v_campaign.sender_id::text, 'attempt', i.attempt + 1), v_now
+        SELECT p_campaign, i.id, i.version, 'Claimed',
+               CASE WHEN i.attempt = 0 THEN v_body ELSE v_body || jsonb_build_object('attempt', i.attempt + 1) END, v_now
         FROM unnest(delivery_ids, versions, attempts) AS i(id, version, attempt);
         UPDATE recipient_queue SET status = 'sending', due_at = NULL, version = version + 1 WHERE ctid = ANY (v_tids);
         GET DIAGNOSTICS v_claimed = ROW_COUNT;
         IF v_claimed <> cardinality(delivery_ids) THEN
             RAISE EXCEPTION 'claim of % locked % rows and changed %', p_campaign, cardinality(delivery_ids), v_claimed;
         END IF;
-        INSERT INTO claims (claim_id, worker_id, campaign_id, delivery_ids, versions, unsettled, claimed_at)
-        VALUES (p_claim, p_worker, p_campaign, delivery_ids, versions, v_claimed, v_now);
+        INSERT INTO claims (claim_id, worker_id, campaign_id, delivery_ids, versions, unsettled, claimed_at, snapshot)
+        VALUES (p_claim, p_worker, p_campaign, delivery_ids, versions, v_claimed, v_now, v_snapshot);
     END IF;
 
     -- How long a delivery has been tried, without the time in which its campaign was paused; null for the first time. One
@@ -1158,7 +1165,8 @@ END $$;
 
 -- Records outcomes of one campaign, each once: check against the fence (the version of the Claimed event), append, fold.
 -- Parallel arrays, one element per delivery; the last three may be null as a whole. `due_in` is for those that go back to
--- pending, `suppress` a reason where the reply proves a dead address, `replies` the provider's words.
+-- pending, `suppress` a reason where the reply proves a dead address, `replies` the provider's words. One type, or one body,
+-- stands for all: a batch's outcomes are mostly alike, and a body per row costs more than the row.
 CREATE FUNCTION settle(p_campaign bigint, p_claims uuid[], p_deliveries bigint[], p_fences int[], p_types text[], p_bodies jsonb[],
                        p_due_in interval[], p_suppress text[], p_replies text[],
                        OUT applied int, OUT repeated int, OUT evidence int)
@@ -1169,6 +1177,9 @@ DECLARE
     v_tids   tid[];
     v_good   boolean[];
     v_n      int := cardinality(p_deliveries);
+    v_type   text := CASE WHEN cardinality(p_types) = 1 THEN p_types[1] END;
+    v_body   jsonb := CASE WHEN cardinality(p_bodies) = 1 THEN p_bodies[1] END;
+    v_tried  int := v_body ->> 'attempt';
     v_row    record;
 BEGIN
     PERFORM set_config('synchronous_commit', 'on', true);
@@ -1192,10 +1203,10 @@ BEGIN
     UPDATE recipient_queue q SET
         version = q.version + 1,
         status = t.to_status::delivery_status,
-        attempt = coalesce((i.body ->> 'attempt')::int, q.attempt),
+        attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
         due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
     FROM unnest(v_tids, v_good, p_types, p_bodies, p_due_in) AS i(tid, good, type, body, due_in)
-    JOIN transitions t ON t.machine = 'delivery' AND t.event = i.type AND t.from_status = 'sending'
+    JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
     WHERE i.good AND q.ctid = i.tid;
     GET DIAGNOSTICS applied = ROW_COUNT;
     IF applied <> cardinality(array_positions(v_good, true)) THEN
@@ -1205,9 +1216,10 @@ BEGIN
     IF applied > 0 THEN
         -- Append.
         INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
-        SELECT p_campaign, i.id, i.fence + 1, i.type,
-               CASE WHEN i.type IN ('Deferred', 'Released')
-                    THEN i.body || jsonb_build_object('due_at', rfc3339(v_now + coalesce(i.due_in, '0'))) ELSE i.body END, v_now
+        SELECT p_campaign, i.id, i.fence + 1, coalesce(v_type, i.type),
+               CASE WHEN coalesce(v_type, i.type) IN ('Deferred', 'Released')
+                    THEN coalesce(v_body, i.body) || jsonb_build_object('due_at', rfc3339(v_now + coalesce(i.due_in, '0')))
+                    ELSE coalesce(v_body, i.body) END, v_now
         FROM unnest(v_good, p_deliveries, p_fences, p_types, p_bodies, p_due_in) AS i(good, id, fence, type, body, due_in)
         WHERE i.good;
 
@@ -1221,11 +1233,11 @@ BEGIN
     IF 'OutcomeUnknown' = ANY (p_types) THEN
         PERFORM apply_unknown_policy(p_campaign, array_agg(i.id), array_agg(i.due_in))
         FROM unnest(v_good, p_deliveries, p_types, p_due_in) AS i(good, id, type, due_in)
-        WHERE i.good AND i.type = 'OutcomeUnknown' HAVING count(*) > 0;
+        WHERE i.good AND coalesce(v_type, i.type) = 'OutcomeUnknown' HAVING count(*) > 0;
     END IF;
 
     IF applied < v_n THEN
-        FOR v_row IN SELECT settle_late(p_campaign, i.id, i.claim_id, i.fence, i.type, i.body) AS result
+        FOR v_row IN SELECT settle_late(p_campaign, i.id, i.claim_id, i.fence, coalesce(v_type, i.type), coalesce(v_body, i.body)) AS result
                      FROM unnest(v_good, p_deliveries, p_claims, p_fences, p_types, p_bodies) AS i(good, id, claim_id, fence, type, body)
                      WHERE NOT i.good LOOP
             CASE v_row.result
@@ -1259,6 +1271,8 @@ CREATE FUNCTION permit(p_worker bigint, p_session int, p_claims uuid[], p_asking
                        OUT alive boolean, OUT lost uuid[], OUT stopped bigint[], OUT suppressed bigint[], OUT strays uuid[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off AS $$
+DECLARE
+    v_since  xid8;
 BEGIN
     IF p_beat THEN
         UPDATE workers SET seen_at = clock() WHERE id = p_worker AND session = p_session AND ended IS NULL;
@@ -1268,17 +1282,24 @@ BEGIN
     FROM unnest(p_claims) AS i(id) WHERE NOT EXISTS (SELECT FROM claims k WHERE k.claim_id = i.id AND k.worker_id = p_worker);
     SELECT coalesce(array_agg(DISTINCT c.id), '{}') INTO stopped
     FROM claims k JOIN campaigns c ON c.id = k.campaign_id WHERE k.claim_id = ANY (p_claims) AND c.status <> 'sending';
-    SELECT coalesce(array_agg(r.delivery_id), '{}') INTO suppressed
-    FROM claims k, unnest(k.delivery_ids) AS i(id)
-    CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
-    CROSS JOIN LATERAL (SELECT FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x
-    WHERE k.claim_id = ANY (p_claims);
-    SELECT suppressed || coalesce(array_agg(r.delivery_id), '{}') INTO suppressed
-    FROM claims k JOIN campaigns c ON c.id = k.campaign_id AND c.list_id IS NOT NULL, unnest(k.delivery_ids) AS i(id)
-    CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
-    CROSS JOIN LATERAL (SELECT s.id FROM contacts s WHERE s.address_hash = r.address_hash OFFSET 0) o
-    CROSS JOIN LATERAL (SELECT FROM subscriptions s WHERE s.contact_id = o.id AND s.list_id = c.list_id AND NOT s.subscribed OFFSET 0) u
-    WHERE k.claim_id = ANY (p_claims);
+    -- Mostly nobody was: what has been committed since the oldest claim's snapshot is all that it cannot have seen.
+    SELECT pg_snapshot_xmin(k.snapshot) INTO v_since FROM claims k WHERE k.claim_id = ANY (p_claims) ORDER BY 1 LIMIT 1;
+    suppressed := '{}';
+    IF EXISTS (SELECT FROM suppressions s WHERE s.xid >= v_since) THEN
+        SELECT coalesce(array_agg(r.delivery_id), '{}') INTO suppressed
+        FROM claims k, unnest(k.delivery_ids) AS i(id)
+        CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
+        CROSS JOIN LATERAL (SELECT FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x
+        WHERE k.claim_id = ANY (p_claims);
+    END IF;
+    IF EXISTS (SELECT FROM subscriptions s WHERE s.xid >= v_since AND NOT s.subscribed) THEN
+        SELECT suppressed || coalesce(array_agg(r.delivery_id), '{}') INTO suppressed
+        FROM claims k JOIN campaigns c ON c.id = k.campaign_id AND c.list_id IS NOT NULL, unnest(k.delivery_ids) AS i(id)
+        CROSS JOIN LATERAL (SELECT s.delivery_id, s.address_hash FROM recipients s WHERE s.campaign_id = k.campaign_id AND s.delivery_id = i.id OFFSET 0) r
+        CROSS JOIN LATERAL (SELECT s.id FROM contacts s WHERE s.address_hash = r.address_hash OFFSET 0) o
+        CROSS JOIN LATERAL (SELECT FROM subscriptions s WHERE s.contact_id = o.id AND s.list_id = c.list_id AND NOT s.subscribed OFFSET 0) u
+        WHERE k.claim_id = ANY (p_claims);
+    END IF;
     SELECT coalesce(array_agg(k.claim_id), '{}') INTO strays
     FROM claims k WHERE k.worker_id = p_worker AND NOT (k.claim_id = ANY (p_claims || p_asking));
 END $$;
@@ -1677,9 +1698,10 @@ INSERT INTO followers (name) VALUES ('progress');
 -- the event's type where only one may be; else by the event one version earlier, which mostly stands in the same page.
 -- Returns how many events it handled; null when somebody else is at it.
 CREATE FUNCTION follow_progress(p_limit int) RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_mergejoin = off SET enable_memoize = off SET enable_nestloop = off SET jit = off AS $$
 DECLARE
     v_follower  followers%ROWTYPE;
+    v_open      text[];  -- events that may come after more than one status
     v_head      bigint[];  -- of checkpoints as pairs, which compare as they follow one another
     v_to        bigint[];
     v_n         int;
@@ -1688,6 +1710,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    v_open := ARRAY(SELECT t.event FROM transitions t WHERE t.machine = 'delivery' GROUP BY t.event HAVING count(*) > 1);
     -- Before the page, in a statement of its own: a page that is not full has all blocks up to this one, and perhaps more.
     SELECT ARRAY[b.block_no, upper(b.positions) - 1] INTO v_head FROM blocks b WHERE b.lane = v_follower.lane ORDER BY b.block_no DESC LIMIT 1;
     WITH page AS MATERIALIZED (
@@ -1696,17 +1719,18 @@ BEGIN
     ), kinds AS MATERIALIZED (
         SELECT t.event, max(t.to_status) AS to_status, CASE WHEN count(*) = 1 THEN max(t.from_status) END AS from_status
         FROM transitions t WHERE t.machine = 'delivery' GROUP BY t.event
-    ), steps AS MATERIALIZED (
-        SELECT p.campaign_id, p.delivery_id, p.version, p.type, p.at, k.from_status IS NULL AND q.type IS NULL AS is_open, q.type AS previous
-        FROM page p JOIN kinds k ON k.event = p.type
-        LEFT JOIN page q ON q.delivery_id = p.delivery_id AND q.version = p.version - 1 AND q.campaign_id = p.campaign_id
-        WHERE p.campaign_id > 0 AND p.delivery_id > 0 AND p.version IS NOT NULL
     ), grouped AS MATERIALIZED (
-        SELECT s.campaign_id, s.type, coalesce(s.previous, e.type) AS previous, date_bin('1 minute', s.at, '2000-01-01Z') AS minute,
-               count(*) AS n, min(s.at) AS first_at, max(s.at) AS last_at
-        FROM steps s
-        LEFT JOIN LATERAL (SELECT o.type FROM events o WHERE s.is_open AND o.campaign_id = s.campaign_id AND o.delivery_id = s.delivery_id
-                           AND o.version = s.version - 1 OFFSET 0) e ON true
+        SELECT s.campaign_id, s.type, s.previous, s.minute, count(*) AS n, min(s.at) AS first_at, max(s.at) AS last_at
+        FROM (
+            SELECT p.campaign_id, p.type, NULL AS previous, NULL::timestamptz AS minute, p.at
+            FROM page p WHERE p.type <> ALL (v_open) AND p.campaign_id > 0 AND p.delivery_id > 0 AND p.version IS NOT NULL
+            UNION ALL
+            SELECT p.campaign_id, p.type, coalesce(q.type, e.type), date_bin('1 minute', p.at, '2000-01-01Z'), p.at
+            FROM page p
+            LEFT JOIN page q ON q.type = 'Claimed' AND q.delivery_id = p.delivery_id AND q.version = p.version - 1 AND q.campaign_id = p.campaign_id
+            LEFT JOIN LATERAL (SELECT o.type FROM events o WHERE q.type IS NULL AND o.campaign_id = p.campaign_id AND o.delivery_id = p.delivery_id
+                               AND o.version = p.version - 1 OFFSET 0) e ON true
+            WHERE p.type = ANY (v_open) AND p.campaign_id > 0 AND p.delivery_id > 0 AND p.version IS NOT NULL) s
         GROUP BY 1, 2, 3, 4
     ), moves AS MATERIALIZED (
         SELECT g.campaign_id, a.to_status AS after, coalesce(a.from_status, b.to_status) AS before, g.minute, g.n, g.first_at, g.last_at
@@ -1735,9 +1759,9 @@ BEGIN
             first_at = least(g.first_at, excluded.first_at), last_at = greatest(g.last_at, excluded.last_at),
             first_sent_at = least(g.first_sent_at, excluded.first_sent_at), last_sent_at = greatest(g.last_sent_at, excluded.last_sent_at)
     )
-    SELECT count(*), max(ARRAY[p.block_no, p.position]) INTO v_n, v_to FROM page p;
+    SELECT count(*), ARRAY[max(p.block_no), max(p.position) FILTER (WHERE p.block_no = (SELECT max(l.block_no) FROM page l))] INTO v_n, v_to FROM page p;
     IF v_n < p_limit THEN
-        v_to := greatest(v_to, v_head);
+        v_to := CASE WHEN v_n = 0 THEN v_head ELSE greatest(v_to, v_head) END;
     END IF;
     IF v_to > ARRAY[v_follower.block_no, v_follower.position] THEN
         UPDATE followers SET block_no = v_to[1], position = v_to[2], moved_at = clock() WHERE name = 'progress';
@@ -1759,9 +1783,11 @@ CREATE TABLE subscriptions (
     contact_id  bigint NOT NULL,
     subscribed  boolean NOT NULL,
     changed_at  timestamptz NOT NULL,
+    xid         xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- of the last change; see suppressions
     PRIMARY KEY (contact_id, list_id)
 );
 CREATE INDEX subscriptions_list ON subscriptions (list_id, contact_id) WHERE subscribed;
+CREATE INDEX subscriptions_xid ON subscriptions (xid) WHERE NOT subscribed;
 
 -- Marks all rows of an import but the last of each address as duplicates; returns how many. Before the first page.
 CREATE FUNCTION mark_duplicates(p_import bigint) RETURNS bigint
@@ -1889,7 +1915,7 @@ BEGIN
         v_lists := ARRAY[p_list];  -- who was never on it does not want to be
     END IF;
     INSERT INTO subscriptions (list_id, contact_id, subscribed, changed_at) SELECT l.id, v_contact, false, v_now FROM unnest(v_lists) AS l(id)
-    ON CONFLICT (contact_id, list_id) DO UPDATE SET subscribed = false, changed_at = v_now;
+    ON CONFLICT (contact_id, list_id) DO UPDATE SET subscribed = false, changed_at = v_now, xid = excluded.xid;
     INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
     SELECT 0, v_contact, v_version + l.n, 'Unsubscribed', jsonb_build_object('list', l.id::text, 'source', p_source), v_now
     FROM unnest(v_lists) WITH ORDINALITY AS l(id, n) ORDER BY l.n;
@@ -1916,7 +1942,7 @@ BEGIN
     END IF;
     v_now := clock();
     INSERT INTO subscriptions AS s (list_id, contact_id, subscribed, changed_at) VALUES (p_list, v_contact.id, true, v_now)
-    ON CONFLICT (contact_id, list_id) DO UPDATE SET subscribed = true, changed_at = v_now WHERE NOT s.subscribed;
+    ON CONFLICT (contact_id, list_id) DO UPDATE SET subscribed = true, changed_at = v_now, xid = excluded.xid WHERE NOT s.subscribed;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from attrs import field, frozen
 
 from ..database import Blocks, Connection, fetch_one
+
+T = TypeVar("T")
 
 sql = Blocks("postledger.ledger", "queue.sql")
 
@@ -161,8 +163,8 @@ async def settle(
         [o.delivery.claim_id for o in outcomes],
         [o.delivery.delivery_id for o in outcomes],
         [o.delivery.fence for o in outcomes],
-        [o.type for o in outcomes],
-        [o.body for o in outcomes],
+        _alike([o.type for o in outcomes]),
+        _alike([o.body for o in outcomes]),
         due if any(due) else None,
         suppress if any(suppress) else None,
         replies if any(replies) else None,
@@ -170,6 +172,11 @@ async def settle(
         timeout=timeout,
     )
     return Settled(*row)
+
+
+def _alike(values: list[T]) -> list[T]:
+    """One stands for all that are equal."""
+    return values if any(value != values[0] for value in values) else values[:1]
 
 
 async def ask_permit(

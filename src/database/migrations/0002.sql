@@ -44,6 +44,12 @@ DROP INDEX campaigns_active;
 CREATE INDEX campaigns_active ON campaigns (priority DESC, id)
     WHERE status IN ('sending', 'scheduled') OR resume_at IS NOT NULL OR (status = 'cancelled' AND swept_at IS NULL);
 
+-- Claims of version 1 have seen nothing: whoever holds one looks at all suppressions.
+ALTER TABLE suppressions ADD xid xid8 NOT NULL DEFAULT pg_current_xact_id();
+CREATE INDEX suppressions_xid ON suppressions (xid);
+ALTER TABLE claims ADD snapshot pg_snapshot NOT NULL DEFAULT '1:1:';
+ALTER TABLE claims SET (toast_tuple_target = 8160);
+
 -- What was installed while version 1 was being built may not have it.
 ALTER TABLE workers ADD COLUMN IF NOT EXISTS watched_at timestamptz;
 
@@ -118,7 +124,9 @@ CREATE TABLE subscriptions (
     contact_id  bigint NOT NULL,
     subscribed  boolean NOT NULL,
     changed_at  timestamptz NOT NULL,
+    xid         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (contact_id, list_id)
 );
 
 CREATE INDEX subscriptions_list ON subscriptions (list_id, contact_id) WHERE subscribed;
+CREATE INDEX subscriptions_xid ON subscriptions (xid) WHERE NOT subscribed;
