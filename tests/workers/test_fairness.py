@@ -147,6 +147,7 @@ async def test_with_fewer_slots_than_campaigns_they_take_turns(
     for _ in range(12):
         await one.claim()
         served += await one.settle()
+        assert max(served.values()) - min(served[campaign] for campaign in ids) <= 1
         clock.now += 0.1
     assert served == dict.fromkeys(ids, 5)
 
