@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 # A target per extra, so that a user who only wants the demo installs no linter.
 STAMP  := $(VENV)/.installed
 
-.PHONY: help install demo test test-15 smoke-15 check format bench chaos clean
+.PHONY: help install demo test test-15 smoke-15 check format bench chaos proof clean
 
 help: ## What there is to do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -46,11 +46,15 @@ format: $(STAMP)-test,check ## Write the format that `check` wants
 bench: $(STAMP)-bench ## Drain, pickup and idle beside a plain worker and PGQueuer (half an hour; nothing else should run)
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.writing
+	$(BIN)/python -m bench.following
 	$(BIN)/python -m bench.together
 	$(BIN)/python -m bench.rates
 
 chaos: $(STAMP)-test ## 100,000 mails by three workers, one killed, one stopped, PostgreSQL restarted (some minutes)
 	$(BIN)/python -m tests.chaos.soak
+
+proof: $(STAMP)-test ## Blocks and followers against a model, then while connections and PostgreSQL are killed (some minutes)
+	$(BIN)/python -m tests.sealing.proof
 
 clean: ## Remove what the other targets made (not the data of the embedded PostgreSQL)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
