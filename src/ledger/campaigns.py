@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from attrs import fields, frozen
@@ -32,7 +33,7 @@ class Source:
     html: str | None
     text: str | None
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """sha256 over the parts, each length-prefixed: the key of `templates`."""
         digest = hashlib.sha256()

@@ -176,7 +176,7 @@ async def settle(
 
 def _alike(values: list[T]) -> list[T]:
     """One stands for all that are equal."""
-    return values if any(value != values[0] for value in values) else values[:1]
+    return values[:1] if values and values.count(values[0]) == len(values) else values
 
 
 async def ask_permit(

@@ -166,7 +166,7 @@ class Deliverer:
             job.refused = 0
             job.lane.accepted()
             words = _words(reply.text) if composed is not None else None  # the queue id, of what is really queued
-            return Outcome(delivery, "Sent", _sent(job, delivery, composed), reply=words)
+            return Outcome(delivery, "Sent", job.sent(delivery.attempt, composed), reply=words)
         tried = Try(delivery.attempt, delivery.age or NOTHING)
         quota = reply.code == 452 and job.lane.refused_452(fresh=delivery.attempt == 1)
         decision = decide(verdict, tried, job.policy, random=random.random(), quota=quota)
@@ -224,17 +224,6 @@ def _withheld(delivery: Delivery, reason: str) -> Outcome | None:
 def _unrendered(delivery: Delivery, field: str, why: str) -> Outcome:
     body = {"attempt": delivery.attempt, "class": "render", "code": field}
     return Outcome(delivery, "Failed", body, reply=_words(why))
-
-
-def _sent(job: Job, delivery: Delivery, composed: Composed | None) -> dict[str, object]:
-    body: dict[str, object] = {
-        "attempt": delivery.attempt,
-        "provider": job.lane.provider.name,
-        "template": job.campaign.source.hash,
-    }
-    if composed is not None:
-        body |= {"message_id": composed.message_id, "content_sha256": composed.sha256}
-    return body
 
 
 def _words(text: str) -> str | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
 
 import structlog
-from attrs import define
+from attrs import define, field
 
 from ..database import Connection
 from ..errors import ConfigurationError, UnavailableError
 from ..ledger import campaigns, senders
 from ..ledger.campaigns import Campaign
 from ..messages.addresses import parse_mailbox
+from ..messages.mime import Composed
 from .decide import Policy
 from .failures import Failures
 from .lanes import Lane
@@ -49,6 +51,17 @@ class Job:
     """None where the provider never looks at a message."""
     failures: Failures
     refused: int = 0
+    _unseen: dict[int, Mapping[str, object]] = field(factory=dict, init=False)
+    """What Sent says, by attempt, where the provider never looks at a message: one for a whole batch."""
+
+    def sent(self, attempt: int, composed: Composed | None) -> Mapping[str, object]:
+        """What the event of an accepted mail says."""
+        if composed is None and attempt in self._unseen:
+            return self._unseen[attempt]
+        body = {"attempt": attempt, "provider": self.lane.provider.name, "template": self.campaign.source.hash}
+        if composed is not None:
+            return body | {"message_id": composed.message_id, "content_sha256": composed.sha256}
+        return self._unseen.setdefault(attempt, body)
 
     def refusal(self) -> bool:
         """Counts a refused message; True when it was one too many."""

@@ -69,14 +69,14 @@ class Permits:
         self.holds[first.claim_id] = Hold(first.campaign_id, self.clock(), len(rows))
         self._wanted.set()
 
-    def drop(self, claim_id: UUID) -> None:
-        """One more row of a claim is settled.
+    def drop(self, claim_id: UUID, count: int = 1) -> None:
+        """So many more rows of a claim are settled.
 
         What cannot be recorded stays held: a claim that we do not name is released, as if nothing of it had left.
         """
         hold = self.holds.get(claim_id)
         if hold is not None:
-            hold.unsettled -= 1
+            hold.unsettled -= count
             if hold.unsettled <= 0:
                 del self.holds[claim_id]
 
@@ -112,17 +112,11 @@ class Permits:
     async def begin_batch(self, rows: Sequence[Delivery]) -> list[str | None]:
         """Why each of these rows of one claim may not be sent right now, None where it may: all on one permit."""
         permit = await self._fresh(rows[0].claim_id)
-        return [self.refusal(permit, row) for row in rows]
-
-    def refusal(self, permit: Permit, delivery: Delivery) -> str | None:
-        """Why the permit forbids this delivery, or None."""
-        if delivery.claim_id in permit.lost:
-            return "lost"
-        if delivery.campaign_id in permit.stopped:
-            return "campaign"
-        if delivery.delivery_id in permit.suppressed:
-            return "suppressed"
-        return None
+        if rows[0].claim_id in permit.lost:
+            return ["lost"] * len(rows)
+        if rows[0].campaign_id in permit.stopped:
+            return ["campaign"] * len(rows)
+        return ["suppressed" if row.delivery_id in permit.suppressed else None for row in rows]
 
     async def _fresh(self, claim_id: UUID) -> Permit:
         """A permit for this claim, waited for; raises Withheld where none can come any more."""

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import groupby
+from operator import attrgetter
 
 import asyncpg
 import structlog
@@ -180,8 +182,8 @@ class Worker:
             log.warning("release_failed", worker=self.session.worker, reason=first_line(error))
 
     def _settled(self, outcomes: Sequence[Outcome]) -> None:
-        for outcome in outcomes:
-            self.permits.drop(outcome.delivery.claim_id)
+        for claim_id, group in groupby(outcomes, attrgetter("delivery.claim_id")):
+            self.permits.drop(claim_id, len(list(group)))
         self.outcomes.update(outcome.type for outcome in outcomes)
         try:
             self._on_settled(outcomes)
