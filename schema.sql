@@ -1166,7 +1166,7 @@ END $$;
 -- Records outcomes of one campaign, each once: check against the fence (the version of the Claimed event), append, fold.
 -- Parallel arrays, one element per delivery; the last three may be null as a whole. `due_in` is for those that go back to
 -- pending, `suppress` a reason where the reply proves a dead address, `replies` the provider's words. One type, or one body,
--- stands for all: a batch's outcomes are mostly alike, and a body per row costs more than the row.
+-- stands for all, and so does one claim: a batch's outcomes are mostly alike, and a body per row costs more than the row.
 CREATE FUNCTION settle(p_campaign bigint, p_claims uuid[], p_deliveries bigint[], p_fences int[], p_types text[], p_bodies jsonb[],
                        p_due_in interval[], p_suppress text[], p_replies text[],
                        OUT applied int, OUT repeated int, OUT evidence int)
@@ -1177,6 +1177,8 @@ DECLARE
     v_tids   tid[];
     v_good   boolean[];
     v_n      int := cardinality(p_deliveries);
+    v_claim  uuid := CASE WHEN cardinality(p_claims) = 1 THEN p_claims[1] END;
+    v_claims uuid[] := ARRAY(SELECT DISTINCT c.id FROM unnest(p_claims) AS c(id) ORDER BY c.id);
     v_type   text := CASE WHEN cardinality(p_types) = 1 THEN p_types[1] END;
     v_body   jsonb := CASE WHEN cardinality(p_bodies) = 1 THEN p_bodies[1] END;
     v_tried  int := v_body ->> 'attempt';
@@ -1186,7 +1188,7 @@ BEGIN
     repeated := 0;
     evidence := 0;
     PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', p_campaign));
-    PERFORM 1 FROM claims WHERE claim_id = ANY (ARRAY(SELECT DISTINCT unnest(p_claims))) ORDER BY claim_id FOR UPDATE;
+    PERFORM 1 FROM claims WHERE claim_id = ANY (v_claims) ORDER BY claim_id FOR UPDATE;
     v_now := clock();
 
     -- Lock the set in key order; whose version is not the fence any more has moved on.
@@ -1225,9 +1227,10 @@ BEGIN
 
         -- The claims count down; the last row takes its claim along.
         UPDATE claims k SET unsettled = k.unsettled - s.n
-        FROM (SELECT i.claim_id, count(*)::int AS n FROM unnest(v_good, p_claims) AS i(good, claim_id) WHERE i.good GROUP BY 1) s
+        FROM (SELECT coalesce(v_claim, i.claim_id) AS claim_id, count(*)::int AS n
+              FROM unnest(v_good, p_claims) AS i(good, claim_id) WHERE i.good GROUP BY 1) s
         WHERE k.claim_id = s.claim_id;
-        DELETE FROM claims WHERE claim_id = ANY (ARRAY(SELECT DISTINCT unnest(p_claims))) AND unsettled = 0;
+        DELETE FROM claims WHERE claim_id = ANY (v_claims) AND unsettled = 0;
     END IF;
 
     IF 'OutcomeUnknown' = ANY (p_types) THEN
@@ -1237,7 +1240,7 @@ BEGIN
     END IF;
 
     IF applied < v_n THEN
-        FOR v_row IN SELECT settle_late(p_campaign, i.id, i.claim_id, i.fence, coalesce(v_type, i.type), coalesce(v_body, i.body)) AS result
+        FOR v_row IN SELECT settle_late(p_campaign, i.id, coalesce(v_claim, i.claim_id), i.fence, coalesce(v_type, i.type), coalesce(v_body, i.body)) AS result
                      FROM unnest(v_good, p_deliveries, p_claims, p_fences, p_types, p_bodies) AS i(good, id, claim_id, fence, type, body)
                      WHERE NOT i.good LOOP
             CASE v_row.result

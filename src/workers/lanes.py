@@ -24,8 +24,8 @@ CLAIM_EVERY = 0.1
 SPARE = 25
 """Of so many slots one is only for a campaign that has none: those of the others may all hang."""
 
-BATCHES = 2
-"""Provider calls under way at once where one call carries a whole batch: one is settled while the next is sent."""
+BATCHES = 3
+"""Provider calls under way at once where one call carries a whole batch: one is claimed, one sent, one settled."""
 
 QUOTA_IN_A_ROW = 10
 """Recipients that were never tried before and got a 452, one after the other: so many full mailboxes in a row there are
