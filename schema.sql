@@ -338,6 +338,7 @@ CREATE TABLE campaigns (
     expires       interval,     -- a delivery not begun so long after the start (standing: after it was due) is skipped
     list_id       bigint,       -- whose unsubscriptions it obeys
     max_errors    int CHECK (max_errors BETWEEN 1 AND 100),  -- percent of failures that pause it; null: the default, 100: never
+    screened      xid8,         -- a bulk one's people have all been looked for among the suppressions of earlier transactions
     UNIQUE (name, generation),
     CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
     CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused'),
@@ -536,9 +537,10 @@ DECLARE
     v_campaign  campaigns%ROWTYPE;
 BEGIN
     INSERT INTO campaigns AS c (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up,
-                                priority, list_id, expires, missed_after, max_errors)
+                                priority, list_id, expires, missed_after, max_errors, screened)
     VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up,
-            p_priority, p_list, p_expires, p_missed_after, p_max_errors)
+            p_priority, p_list, p_expires, p_missed_after, p_max_errors,
+            CASE WHEN p_kind = 'bulk' THEN pg_snapshot_xmin(pg_current_snapshot()) END)  -- of nobody yet
     RETURNING c.* INTO v_campaign;
     INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_campaign.id, 0, 1, 'Drafted', drafted(v_campaign));
     RETURN v_campaign.id;
@@ -683,10 +685,10 @@ BEGIN
     suppressed := 0;
     IF v_shielded THEN
         INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
-        SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', x.reason), v_now
+        SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', coalesce(x.reason, 'suppressed')), v_now
         FROM recipient_queue q
         CROSS JOIN LATERAL (SELECT o.address_hash FROM recipients o WHERE o.campaign_id = p_campaign AND o.delivery_id = q.delivery_id OFFSET 0) r
-        CROSS JOIN LATERAL (SELECT o.reason FROM suppressions o WHERE o.address_hash = r.address_hash OFFSET 0) x
+        LEFT JOIN LATERAL (SELECT o.reason FROM suppressions o WHERE o.address_hash = r.address_hash OFFSET 0) x ON true  -- lifted meanwhile
         WHERE q.campaign_id = p_campaign AND q.delivery_id > v_first AND q.status = 'skipped' AND q.version = 2
           AND (v_campaign.kind = 'bulk'
                OR NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = q.delivery_id AND e.version = 2));
@@ -1016,10 +1018,12 @@ BEGIN
 
         -- Who may not be mailed. What this snapshot does not see, or the next statements see sooner, permit() will find.
         v_snapshot := pg_current_snapshot();
-        SELECT array_agg(i.id), array_agg(x.reason) INTO v_skip, v_skip_why
-        FROM unnest(delivery_ids) AS i(id)
-        CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
-        CROSS JOIN LATERAL (SELECT s.reason FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x;
+        IF v_campaign.screened IS NULL OR EXISTS (SELECT FROM suppressions s WHERE s.xid >= v_campaign.screened) THEN
+            SELECT array_agg(i.id), array_agg(x.reason) INTO v_skip, v_skip_why
+            FROM unnest(delivery_ids) AS i(id)
+            CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
+            CROSS JOIN LATERAL (SELECT s.reason FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x;
+        END IF;
         IF v_campaign.list_id IS NOT NULL THEN
             SELECT coalesce(v_skip, '{}') || array_agg(i.id), coalesce(v_skip_why, '{}') || array_agg('unsubscribed'::text)
             INTO v_skip, v_skip_why
@@ -1609,6 +1613,9 @@ BEGIN
     v_epoch := v_epoch + 1;
     INSERT INTO epochs (epoch, cluster) VALUES (v_epoch, cluster_id());
     EXECUTE format('ALTER TABLE events ALTER COLUMN epoch SET DEFAULT %s', v_epoch);
+    -- Transactions are numbered anew: what was noted by their numbers says nothing any more.
+    UPDATE campaigns SET screened = NULL WHERE screened IS NOT NULL;
+    UPDATE claims SET snapshot = '1:1:';
     INSERT INTO events (campaign_id, delivery_id, version, type, body)
     SELECT 0, 0, coalesce(max(e.version), 0) + 1, 'EpochBegun', jsonb_build_object('epoch', v_epoch, 'reason', p_reason)
     FROM events e WHERE e.campaign_id = 0 AND e.delivery_id = 0;
