@@ -292,6 +292,7 @@ CREATE TABLE senders (
     created_at  timestamptz NOT NULL DEFAULT clock(),
     rate_count  int CHECK (rate_count > 0),  -- so many ...
     rate_per    interval CHECK (rate_per > '0'),  -- ... in so long, over all workers; null: no limit
+    mail_from   text,  -- the From of campaigns that say none
     CONSTRAINT senders_rate CHECK ((rate_count IS NULL) = (rate_per IS NULL))
 );
 
@@ -338,6 +339,7 @@ CREATE TABLE campaigns (
     expires       interval,     -- a delivery not begun so long after the start (standing: after it was due) is skipped
     list_id       bigint,       -- whose unsubscriptions it obeys
     max_errors    int CHECK (max_errors BETWEEN 1 AND 100),  -- percent of failures that pause it; null: the default, 100: never
+    track         text[] NOT NULL DEFAULT '{}' CHECK (track <@ ARRAY['opens', 'clicks']),
     UNIQUE (name, generation),
     CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
     CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused'),
@@ -518,27 +520,36 @@ BEGIN
     RETURN true;
 END $$;
 
+-- An event of the system's own stream, whose writers take turns.
+CREATE FUNCTION append_system(p_type text, p_body jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('system'));
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    SELECT 0, 0, coalesce(max(version), 0) + 1, p_type, p_body FROM events WHERE campaign_id = 0 AND delivery_id = 0;
+END $$;
+
 -- The body of Drafted.
 CREATE FUNCTION drafted(p campaigns) RETURNS jsonb LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$ SELECT jsonb_strip_nulls(jsonb_build_object(
     'name', p.name, 'kind', p.kind, 'generation', p.generation, 'sender', p.sender_id::text, 'template', p.template, 'unknown', p.unknown,
     'attempts', p.attempts, 'give_up', extract(epoch FROM p.give_up)::bigint, 'priority', p.priority, 'list', p.list_id::text,
     'expires', extract(epoch FROM p.expires)::bigint, 'missed_after', extract(epoch FROM p.missed_after)::bigint,
-    'max_errors', p.max_errors)) $$;
+    'max_errors', p.max_errors, 'track', CASE WHEN p.track <> '{}' THEN p.track END)) $$;
 
 -- Writes a new campaign down as a draft; unique (name, generation) refuses a twin.
 CREATE FUNCTION draft_campaign(p_name text, p_kind text, p_sender bigint, p_template text, p_mail_from text, p_reply_to text,
                                p_unknown text, p_attempts int, p_max_deferred int, p_give_up interval, p_priority int,
                                p_list bigint DEFAULT NULL, p_expires interval DEFAULT NULL, p_missed_after interval DEFAULT NULL,
-                               p_max_errors int DEFAULT NULL) RETURNS bigint
+                               p_max_errors int DEFAULT NULL, p_track text[] DEFAULT '{}') RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_campaign  campaigns%ROWTYPE;
 BEGIN
     INSERT INTO campaigns AS c (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up,
-                                priority, list_id, expires, missed_after, max_errors)
+                                priority, list_id, expires, missed_after, max_errors, track)
     VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up,
-            p_priority, p_list, p_expires, p_missed_after, p_max_errors)
+            p_priority, p_list, p_expires, p_missed_after, p_max_errors, p_track)
     RETURNING c.* INTO v_campaign;
     INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_campaign.id, 0, 1, 'Drafted', drafted(v_campaign));
     RETURN v_campaign.id;
@@ -784,6 +795,25 @@ BEGIN
     INSERT INTO suppressions (address_hash, contact_id, reason, source, created_at) VALUES (p_hash, v_contact, p_reason, p_source, v_now);
     INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
     VALUES (0, v_contact, v_version + 1, 'Suppressed', jsonb_build_object('reason', p_reason, 'source', p_source), v_now);
+    UPDATE contacts SET version = v_version + 1 WHERE id = v_contact;
+    RETURN true;
+END $$;
+
+-- This address may be mailed again, because somebody says so. False: it was not suppressed. Lists that the person has left stay
+-- left: only they themselves can change that.
+CREATE FUNCTION unsuppress_hash(p_hash bytea, p_by text, p_reason text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_contact  bigint;
+    v_version  int;
+BEGIN
+    SELECT id, version INTO v_contact, v_version FROM contacts WHERE address_hash = p_hash FOR UPDATE;
+    DELETE FROM suppressions WHERE address_hash = p_hash;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    VALUES (0, v_contact, v_version + 1, 'Unsuppressed', jsonb_build_object('by', p_by, 'reason', p_reason));
     UPDATE contacts SET version = v_version + 1 WHERE id = v_contact;
     RETURN true;
 END $$;
@@ -2079,11 +2109,12 @@ BEGIN
     END IF;
     v_now := clock();
     INSERT INTO campaigns (name, generation, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts,
-                           max_deferred, give_up, priority, list_id, expires, missed_after, max_errors, created_at, started_at)
+                           max_deferred, give_up, priority, list_id, expires, missed_after, max_errors, track,
+                           created_at, started_at)
     VALUES (v_campaign.name, v_campaign.generation + 1, 'standing', 'sending', 2, v_campaign.sender_id, v_campaign.template,
             v_campaign.mail_from, v_campaign.reply_to, v_campaign.unknown, v_campaign.attempts, v_campaign.max_deferred,
             v_campaign.give_up, v_campaign.priority, v_campaign.list_id, v_campaign.expires, v_campaign.missed_after,
-            v_campaign.max_errors, v_now, v_now)
+            v_campaign.max_errors, v_campaign.track, v_now, v_now)
     RETURNING * INTO v_campaign;
     INSERT INTO events (campaign_id, delivery_id, version, type, body, at) VALUES
         (v_campaign.id, 0, 1, 'Drafted', drafted(v_campaign), v_now),
@@ -2146,6 +2177,126 @@ FROM campaigns c CROSS JOIN LATERAL (
            count(*) FILTER (WHERE q.status = 'unknown') AS unknown
     FROM recipient_queue q WHERE q.campaign_id = c.id) n;
 
+------------------------------------------------------------------------------------------------------------- the HTTP API
+
+-- Who may call the API. Of a key only its hash is kept: what a dump or a backup shows opens nothing.
+CREATE TABLE api_keys (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text,
+    hash        bytea NOT NULL CHECK (octet_length(hash) = 32),
+    scopes      text[] NOT NULL CHECK (scopes <@ ARRAY['send', 'read', 'audit', 'admin'] AND cardinality(scopes) > 0),
+    created_at  timestamptz NOT NULL DEFAULT clock(),
+    revoked_at  timestamptz
+);
+
+-- Answers to requests that named an Idempotency-Key, each written in the transaction of what it answers: the effect and its
+-- key are there together or not at all. `request` is the digest of what was asked. Whoever remembers one forgets old ones.
+CREATE TABLE idempotency_keys (
+    api_key     bigint NOT NULL,
+    key         text NOT NULL,
+    request     bytea NOT NULL,
+    status      int NOT NULL,
+    headers     jsonb NOT NULL,
+    answer      bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT clock(),
+    PRIMARY KEY (api_key, key)
+);
+
+CREATE INDEX idempotency_keys_created ON idempotency_keys (created_at);
+
+-- A new key; its number. The system's stream says who may call, from when to when.
+CREATE FUNCTION create_key(p_name text, p_hash bytea, p_scopes text[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_id  bigint;
+BEGIN
+    INSERT INTO api_keys (name, hash, scopes) VALUES (p_name, p_hash, p_scopes) RETURNING id INTO v_id;
+    PERFORM append_system('KeyCreated', jsonb_build_object('key', v_id::text, 'scopes', p_scopes));
+    RETURN v_id;
+END $$;
+
+-- From now on the key opens nothing. False: that was so already; null: there is none.
+CREATE FUNCTION revoke_key(p_id bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_revoked  timestamptz;
+BEGIN
+    SELECT revoked_at INTO v_revoked FROM api_keys WHERE id = p_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF v_revoked IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    UPDATE api_keys SET revoked_at = clock() WHERE id = p_id;
+    PERFORM append_system('KeyRevoked', jsonb_build_object('key', p_id::text));
+    RETURN true;
+END $$;
+
+---------------------------------------------------------------------------------------------- what readers do with a mail
+
+-- The reader of a mail wants no more: nothing of the campaign's list, or no mail at all (p_everything, or where the campaign has
+-- no list). What it means from now on, the contact's events and the mail's own are one transaction. Asked again it changes
+-- nothing. False: it was so already; null: there is no such delivery.
+CREATE FUNCTION unsubscribe_delivery(p_campaign bigint, p_delivery bigint, p_everything boolean, p_channel text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    v_hash  bytea;
+    v_list  bigint;
+    v_done  boolean;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    SELECT r.address_hash, CASE WHEN NOT p_everything THEN c.list_id END INTO v_hash, v_list
+    FROM recipients r JOIN campaigns c ON c.id = r.campaign_id WHERE r.campaign_id = p_campaign AND r.delivery_id = p_delivery;
+    IF v_hash IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- This locks the contact, whether it changes anything or not: who asks at the same time waits here, and then sees the event.
+    v_done := unsubscribe_hash(v_hash, v_list, 'delivery:' || p_campaign || '.' || p_delivery);
+    INSERT INTO events (campaign_id, delivery_id, type, body)
+    SELECT p_campaign, p_delivery, 'Unsubscribed', jsonb_strip_nulls(jsonb_build_object('channel', p_channel, 'list', v_list::text))
+    WHERE NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = p_delivery AND e.version IS NULL
+                      AND e.type = 'Unsubscribed' AND e.body ->> 'list' IS NOT DISTINCT FROM v_list::text);
+    RETURN v_done;
+END $$;
+
+-- Pictures that were loaded and links that were followed, by readers and by machines before them; parallel arrays. `automatic`
+-- says why it is taken for a machine's; three links of one mail within four seconds are (`burst`). The same again within a
+-- minute is not noted, nor more than a hundred for one mail: whoever repeats a link without end does not fill the log. How
+-- many were noted.
+CREATE FUNCTION note_engagement(p_campaigns bigint[], p_deliveries bigint[], p_types text[], p_links text[], p_automatic text[])
+RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now    timestamptz := clock();
+    v_one    record;
+    v_all    int;
+    v_same   int;
+    v_links  int;
+    v_n      int := 0;
+BEGIN
+    FOR v_one IN SELECT i.campaign_id, i.delivery_id, i.type, i.link, i.automatic
+                 FROM unnest(p_campaigns, p_deliveries, p_types, p_links, p_automatic)
+                      WITH ORDINALITY AS i(campaign_id, delivery_id, type, link, automatic, n) ORDER BY i.n LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM recipient_queue q
+                                  WHERE q.campaign_id = v_one.campaign_id AND q.delivery_id = v_one.delivery_id);
+        SELECT count(*),
+               count(*) FILTER (WHERE e.at > v_now - interval '1 minute' AND e.type = v_one.type
+                                AND e.body ->> 'link' IS NOT DISTINCT FROM v_one.link
+                                AND (e.body ? 'automatic') = (v_one.automatic IS NOT NULL)),
+               count(DISTINCT e.body ->> 'link') FILTER (WHERE e.at > v_now - interval '4 seconds' AND e.type = 'Clicked'
+                                                         AND e.body ->> 'link' <> v_one.link)
+        INTO v_all, v_same, v_links
+        FROM events e WHERE e.campaign_id = v_one.campaign_id AND e.delivery_id = v_one.delivery_id AND e.version IS NULL
+                        AND e.type IN ('Opened', 'Clicked');
+        CONTINUE WHEN v_all >= 100 OR v_same > 0;
+        INSERT INTO events (campaign_id, delivery_id, type, body, at)
+        VALUES (v_one.campaign_id, v_one.delivery_id, v_one.type, jsonb_strip_nulls(jsonb_build_object('link', v_one.link, 'automatic',
+                coalesce(v_one.automatic, CASE WHEN v_one.type = 'Clicked' AND v_links >= 2 THEN 'burst' END))), v_now);
+        v_n := v_n + 1;
+    END LOOP;
+    RETURN v_n;
+END $$;
+
 ------------------------------------------------------------------------------------------------------------------- roles
 
 -- Whoever runs this owns the tables; everything else runs as postledger_app, which cannot change the log, or reads as
@@ -2182,8 +2333,11 @@ GRANT INSERT, UPDATE ON campaigns, recipients, recipient_queue, senders, contact
 GRANT INSERT ON templates, replies TO postledger_app;
 GRANT INSERT, UPDATE, DELETE ON suppressions, claims, import_rows TO postledger_app;
 GRANT DELETE ON imports TO postledger_app;
-REVOKE SELECT ON secrets, senders FROM postledger_audit;
-GRANT SELECT (id, name, url, created_at, rate_count, rate_per) ON senders TO postledger_audit;
+GRANT INSERT, UPDATE ON api_keys TO postledger_app;
+GRANT INSERT, UPDATE, DELETE ON idempotency_keys TO postledger_app;
+REVOKE SELECT ON secrets, senders, api_keys, idempotency_keys FROM postledger_audit;
+GRANT SELECT (id, name, scopes, created_at, revoked_at) ON api_keys TO postledger_audit;
+GRANT SELECT (id, name, url, created_at, rate_count, rate_per, mail_from) ON senders TO postledger_audit;
 -- It runs with its owner's rights, so who may only read must not call it.
 REVOKE EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) FROM postledger_audit;
 GRANT EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) TO postledger_enqueue;

@@ -155,23 +155,34 @@ class Complained(Observation):
 
 @frozen
 class Opened(Observation):
-    """Somebody or something loaded the mail's pictures."""
+    """Somebody or something loaded the mail's pictures; `automatic`: why it is taken for something."""
 
     type: ClassVar[str] = "Opened"
+    automatic: str | None = None
 
 
 @frozen
 class Clicked(Observation):
-    """Somebody or something followed a link of the mail."""
+    """Somebody or something followed a link of the mail; `automatic` as in Opened.
+
+    `link` is the beginning of the sha256 of its target, in hex: the target may say who it was made for.
+    """
 
     type: ClassVar[str] = "Clicked"
+    link: str | None = None
+    automatic: str | None = None
 
 
 @frozen
 class Unsubscribed(Observation):
-    """The recipient asked through this mail for no more."""
+    """The recipient asked through this mail for no more: of this `list`, or at all (None).
+
+    `channel`: one_click (RFC 8058), page, or whoever told us.
+    """
 
     type: ClassVar[str] = "Unsubscribed"
+    channel: str | None = None
+    list: str | None = None
 
 
 @frozen

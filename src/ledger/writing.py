@@ -29,7 +29,7 @@ MANY = 100_000
 """Accepted rows after which the planner's statistics are renewed."""
 
 
-NUMBERS = ("unknown", "attempts", "give_up", "priority", "expires", "missed_after", "max_errors")
+NUMBERS = ("unknown", "attempts", "give_up", "priority", "expires", "missed_after", "max_errors", "track")
 
 
 @frozen
@@ -47,6 +47,7 @@ class Order:
     expires: timedelta | None = None
     missed_after: timedelta | None = None
     max_errors: int | None = None
+    track: tuple[str, ...] | None = None
     at: datetime | None = None
     rate: Rate | Literal["off"] | None = None
     """The sender's: whoever says one changes it for all campaigns through it."""
@@ -244,6 +245,7 @@ FLAGS = {
     "expires": "--expires",
     "missed_after": "--missed",
     "max_errors": "--max-errors",
+    "track": "--track",
 }
 
 
