@@ -8,8 +8,8 @@ from typing import Any
 
 from ..database import Connection
 from ..events.text import write_moment
-from ..ledger import campaigns
-from ..ledger.campaigns import DEFAULT_SHARE, STATUSES, Campaign
+from . import campaigns, lengths
+from .campaigns import DEFAULT_SHARE, STATUSES, Campaign
 
 
 async def campaign_document(conn: Connection, campaign_id: int) -> dict[str, Any]:
@@ -42,12 +42,13 @@ def as_document(campaign: Campaign, counts: Mapping[str, int]) -> dict[str, Any]
         "sender": {"id": str(settings.sender_id), "name": campaign.sender_name, "url": campaign.sender_url},
         "unknown": settings.unknown,
         "attempts": settings.attempts,
-        "give_up": duration_text(settings.give_up),
+        "give_up": lengths.write(settings.give_up),
         "priority": settings.priority,
         "rate": campaign.rate,
         "expires": _length(settings.expires),
         "missed": _length(settings.missed_after),
         "max_errors": max_errors(settings.max_errors),
+        "track": list(settings.track),
     }
 
 
@@ -66,15 +67,8 @@ def recipient_document(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def duration_text(value: timedelta) -> str:
-    """As the flags take it: 90s, 15m, 24h."""
-    seconds = value.total_seconds()
-    unit, length = next((size for size in (("h", 3600), ("m", 60)) if seconds % size[1] == 0), ("s", 1))
-    return f"{seconds / length:g}{unit}"
-
-
 def _length(value: timedelta | None) -> str | None:
-    return None if value is None else duration_text(value)
+    return None if value is None else lengths.write(value)
 
 
 def max_errors(percent: int | None) -> str | None:

@@ -1,0 +1,10 @@
+"""The route table: every path of the service, on one screen."""
+
+from __future__ import annotations
+
+from .api import campaigns
+from .route import Route, Scope
+
+__all__ = ["ROUTES", "Route", "Scope"]
+
+ROUTES: tuple[Route, ...] = (*campaigns.ROUTES,)
