@@ -129,13 +129,10 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
     """Every error leaves as a problem; what is a fault of ours leaves no more than that, and the log has the rest."""
     try:
         return await handler(request)
-    except Problem as problem:
-        return problem.response()
+    except Problem as error:
+        return error.response()
     except PostledgerError as error:
-        problem = problem_of(error)
-        if problem.kind.status >= 500:
-            log.warning("request_failed", route=_route(request), reason=str(error))
-        return problem.response()
+        return _told(request, error).response()
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -143,6 +140,13 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
     except Exception:
         log.exception("request_failed", route=_route(request))
         return Problem("internal", "something went wrong here; the log says what").response()
+
+
+def _told(request: web.Request, error: PostledgerError) -> Problem:
+    problem = problem_of(error)
+    if problem.kind.status >= 500:
+        log.warning("request_failed", route=_route(request), reason=str(error))
+    return problem
 
 
 def _of_framework(error: web.HTTPException) -> Problem:

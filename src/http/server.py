@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from aiohttp.abc import AbstractAccessLogger
 
 from ..errors import ConfigurationError
 
@@ -24,7 +23,6 @@ async def serving(app: web.Application, address: tuple[str, int], *, grace: floa
         app,
         shutdown_timeout=grace,
         access_log=None,
-        access_log_class=AbstractAccessLogger,
         handler_cancellation=True,
         keepalive_timeout=75.0,
     )

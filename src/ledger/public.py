@@ -232,13 +232,18 @@ def _reader(whole: Any, truth: Any) -> Converter:
         (Rate, _rate),
     ):
         converter.register_structure_hook(kind, hook)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _choice)
+    converter.register_structure_hook_func(_is_choice, _choice)
     converter.register_structure_hook_func(lambda kind: kind == dict[str, Any], _object)
     converter.register_structure_hook_factory(_is_optional, lambda kind: _optional(converter, kind))
     converter.register_structure_hook_factory(
         lambda kind: attrs.has(kind) and kind is not Rate, lambda cls: _class_reader(cls, converter)
     )
     return converter
+
+
+def _is_choice(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is Literal
 
 
 def _is_optional(kind: Any) -> bool:
