@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 
 
 @lru_cache(maxsize=512)
@@ -26,7 +27,7 @@ def _own_words(cls: type) -> dict[str, str]:
         return {}
     body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
     found = {}
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
