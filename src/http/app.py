@@ -13,10 +13,13 @@ from ..workers.link import Link
 from ..workers.loops import forever
 from ..workers.sealer import Sealer
 from .auth import CALLERS, Callers, require_scope
+from .feed.context import feeding
 from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, TABLE
 from .pool import Pool
 from .problems import answer_problems
+from .public.desk import reading
 from .routes import ROUTES, Route
+from .security import add_headers
 
 BODY_LIMIT = 4 << 20
 """Bytes of a body that is read as a whole; streams have limits of their own."""
@@ -44,7 +47,7 @@ async def _sealing(app: web.Application) -> AsyncIterator[None]:
     await link.close()
 
 
-CONTEXTS: tuple[Context, ...] = (_pool, _sealing)
+CONTEXTS: tuple[Context, ...] = (_pool, _sealing, reading, feeding)
 """In the order in which they begin; they end the other way round."""
 
 
@@ -59,6 +62,7 @@ def make_app(config: Config, database: Database, *, listen: Database | None = No
     app[TABLE] = _routed(app, ROUTES)
     app.cleanup_ctx.extend(CONTEXTS)
     app.on_shutdown.append(_end_streams)
+    app.on_response_prepare.append(add_headers)
     return app
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .api import campaigns
+from .api import campaigns, events
+from .public import engagement, unsubscribe
 from .route import Route, Scope
 
 __all__ = ["ROUTES", "Route", "Scope"]
 
-ROUTES: tuple[Route, ...] = (*campaigns.ROUTES,)
+ROUTES: tuple[Route, ...] = (*campaigns.ROUTES, *events.ROUTES, *unsubscribe.ROUTES, *engagement.ROUTES)

@@ -113,6 +113,14 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
     )
 
 
+async def check_there(conn: Connection, campaign_id: int) -> str:
+    """The status of the campaign with this id. Raises NotFoundError."""
+    status: str | None = await conn.fetchval(sql.status, campaign_id)
+    if status is None:
+        raise NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
+    return status
+
+
 async def counts(conn: Connection, campaign_id: int) -> dict[str, int]:
     """`audience` and the seven counts, which sum to it."""
     row = await conn.fetchrow(sql.counts, campaign_id)

@@ -55,7 +55,7 @@ class Ring:
         return at >= self.start
 
     def after(self, at: Checkpoint, campaign_id: int | None, limit: int) -> tuple[list[bytes], Checkpoint]:
-        """Up to `limit` of the frames behind a place that is covered, of one campaign or all; and the place behind them."""
+        """What up to `limit` events behind a covered place have for one campaign, or all; and the place behind them."""
         first = bisect_right(self._places, at)
         last = min(first + limit, len(self._entries))
         found = [
