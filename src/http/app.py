@@ -12,14 +12,18 @@ from ..database import Database
 from ..workers.link import Link
 from ..workers.loops import forever
 from ..workers.sealer import Sealer
+from .api.recipients import uploading
 from .auth import CALLERS, Callers, require_scope
 from .feed.context import feeding
-from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, TABLE
+from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, SWEEPER, TABLE
 from .pool import Pool
 from .problems import answer_problems
 from .public.desk import reading
 from .routes import ROUTES, Route
 from .security import add_headers
+from .sweeping import Sweeper
+from .waking import waking
+from .webhooks.endpoint import receiving
 
 BODY_LIMIT = 4 << 20
 """Bytes of a body that is read as a whole; streams have limits of their own."""
@@ -47,7 +51,15 @@ async def _sealing(app: web.Application) -> AsyncIterator[None]:
     await link.close()
 
 
-CONTEXTS: tuple[Context, ...] = (_pool, _sealing, reading, feeding)
+async def _sweeping(app: web.Application) -> AsyncIterator[None]:
+    app[SWEEPER] = Sweeper(app[POOL])
+    loop = asyncio.ensure_future(app[SWEEPER].run())
+    yield
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+
+
+CONTEXTS: tuple[Context, ...] = (_pool, _sealing, waking, _sweeping, reading, uploading, feeding, receiving)
 """In the order in which they begin; they end the other way round."""
 
 
