@@ -24,7 +24,7 @@ class Route:
     answer with beside those of every route.
     """
 
-    method: Literal["GET", "POST", "PATCH", "PUT", "DELETE"]
+    method: Literal["GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"]
     path: str
     handler: Handler
     scope: Scope | None
