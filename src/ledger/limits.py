@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
+import orjson
 
 from ..messages.addresses import CONTROLS, InvalidAddress, InvalidName, normalise, parse_mailbox
 from .public import JSON_NAME, Unfit, name_of
@@ -13,10 +15,15 @@ from .public import JSON_NAME, Unfit, name_of
 SCHEMA: Final = "schema"
 """Where a field's metadata says what JSON Schema has to say of it beside its type."""
 
+DATA_LIMIT = 1 << 20
+"""Bytes of JSON."""
+
 Check = Callable[[Any], None]
 
-# In JSON's terms what CONTROLS says, but for NUL, which nothing here ever sees.
-_ONE_LINE = "^[^\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029]*$"
+# In the terms of JSON Schema what CONTROLS says, but for NUL, which nothing here ever sees.
+_IN_LINE = "\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029"
+_ONE_LINE = f"^[^{_IN_LINE}]*$"
+_NOT_BLANK = f"^[^{_IN_LINE}]*[^{_IN_LINE}\\s][^{_IN_LINE}]*$"
 
 
 def limited(check: Check | None = None, *, name: str | None = None, schema: dict[str, Any], **options: Any) -> Any:
@@ -27,18 +34,30 @@ def limited(check: Check | None = None, *, name: str | None = None, schema: dict
     return attrs.field(metadata=metadata, **options)
 
 
-def text(most: int, *, least: int = 1, lines: bool = False, example: str | None = None, **options: Any) -> Any:
-    """A text of so many characters; `lines`: it may have several."""
+def text(
+    most: int,
+    *,
+    least: int = 1,
+    lines: bool = False,
+    example: str | None = None,
+    also: Check | None = None,
+    **options: Any,
+) -> Any:
+    """A text of so many characters; `lines`: it may have several, and be blank. `also`: one more check."""
 
     def check(value: str) -> None:
         if not least <= len(value) <= most:
             raise Unfit(f"{len(value)} characters", f"give it between {least} and {most}")
         if not lines and CONTROLS.search(value):
             raise Unfit("a line break or control character in it", "write it in one line")
-        if least and not value.strip():
+        if least and not lines and not value.strip():
             raise Unfit("nothing but spaces", "write something")
+        if also is not None:
+            also(value)
 
-    schema: dict[str, Any] = {"minLength": least, "maxLength": most, **({} if lines else {"pattern": _ONE_LINE})}
+    schema: dict[str, Any] = {"minLength": least, "maxLength": most}
+    if not lines:
+        schema["pattern"] = _NOT_BLANK if least else _ONE_LINE
     return limited(check, schema=_with(schema, example), **options)
 
 
@@ -85,6 +104,11 @@ def number(least: int, most: int, *, example: int | None = None, **options: Any)
     return limited(check, schema=_with({"minimum": least, "maximum": most}, example), **options)
 
 
+def data(**options: Any) -> Any:
+    """The variables of a letter, as an object."""
+    return limited(check_data, schema={"examples": [{"town": "Ulm"}]}, repr=False, **options)
+
+
 def cursor(**options: Any) -> Any:
     """Where a page begins: opaque to whoever hands it back."""
     return text(200, example=None, default=None, **options)
@@ -93,6 +117,25 @@ def cursor(**options: Any) -> Any:
 def page_size(default: int = 100, most: int = 1000, **options: Any) -> Any:
     """How many items a page has at most."""
     return number(1, most, default=default, **options)
+
+
+def check_data(value: Any) -> None:
+    """Merge data: no more than a row may hold. Raises Unfit."""
+    size = len(orjson.dumps(value))
+    if size > DATA_LIMIT:
+        raise Unfit(f"{size:,} bytes", f"keep it within {DATA_LIMIT:,}")
+
+
+def check_no_address(value: str) -> None:
+    """For words that go into the log, which keeps no addresses. Raises Unfit."""
+    if "@" in value:
+        raise Unfit("an @ in it, and the log keeps no addresses", "say it without one")
+
+
+def check_hash(value: str) -> None:
+    """A sha256 in hex. Raises Unfit."""
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise Unfit("no hash in it", "write 64 hexadecimal digits in lower case")
 
 
 def check_address(value: str) -> None:

@@ -201,7 +201,7 @@ def _body(route: Route, schemas: Schemas) -> dict[str, Any] | None:
 
 def _answer(route: Route, schemas: Schemas) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "Done" if route.status < 400 else "Problem"}
-    if route.status == 204:
+    if route.status == 204 or route.status in range(300, 400) or route.method == "HEAD":
         return answer
     schema: Schema = {"type": "string"} if route.produces != "application/json" else {}
     if route.answer is not None and route.produces == "application/json":
