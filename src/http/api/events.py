@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Literal
 
 from aiohttp import web
@@ -12,7 +11,8 @@ from attrs import frozen
 
 from ...database import Connection
 from ...errors import DataError
-from ...ledger import campaigns
+from ...ledger import campaigns, limits
+from ...ledger.log_documents import EventPage
 from ...ledger.public import Id
 from ...projections import follow
 from ...projections.follow import Checkpoint
@@ -39,34 +39,11 @@ STREAMS = 1_000
 class EventsQuery:
     """Which part of the log."""
 
-    after: str | None = None
+    after: str | None = limits.cursor()
     """The `next` of the page before, or the id of an event of the stream; without it, from the very first event."""
-    limit: int = 100
+    limit: int = limits.page_size(100, MOST)
     campaign: Id | None = None
     """Events of this campaign alone."""
-
-
-@frozen
-class Event:
-    """Something that happened; `delivery_id` is 0 for the campaign itself, `campaign_id` is 0 for contacts."""
-
-    position: Id
-    block: Id | None
-    campaign_id: Id
-    delivery_id: Id
-    version: int | None
-    type: str
-    at: datetime
-    body: dict[str, Any]
-
-
-@frozen
-class EventPage:
-    """Events in the log's order. `next` is where to go on, always; `more`: right now, else when there is news."""
-
-    items: list[Event]
-    next: str
-    more: bool
 
 
 @frozen
@@ -77,17 +54,13 @@ class StreamQuery:
     """One campaign; without it all of them, and contacts."""
     only: Literal["events", "progress"] | None = None
     """Events alone, or progress alone; without it both."""
-    after: str | None = None
+    after: str | None = limits.cursor()
     """As Last-Event-ID, for who cannot send headers; without either, from now on."""
 
 
 async def page(request: web.Request) -> web.Response:
     """Events of sealed blocks behind a checkpoint, each once, in an order that never changes."""
     asked = read_query(request, EventsQuery)
-    if not 1 <= asked.limit <= MOST:
-        raise Problem(
-            "invalid", f"limit: {asked.limit} is not 1 to {MOST}", field="limit", remedy=f"ask for 1 to {MOST}"
-        )
     after = _checkpoint(asked.after, "after")
     async with request.app[POOL].connection() as conn:
         found = await _read(conn, after or Checkpoint(), asked)
