@@ -73,13 +73,17 @@ def retry_after(seconds: float) -> str:
 
 
 def caller_address(request: web.Request, proxies: Sequence[Network] = LOOPBACK) -> str:
-    """Who asks, as a bucket's name: an IPv4 address, or the network of 64 bits that an IPv6 one belongs to.
+    """Who asks, as a bucket's name."""
+    return address_of(request.remote, request.headers.get("X-Forwarded-For", ""), proxies)
 
-    What stands in X-Forwarded-For is believed as far as our own proxies wrote it: from the end, until one is not ours.
+
+def address_of(peer: str | None, forwarded: str, proxies: Sequence[Network]) -> str:
+    """An IPv4 address, or the network of 64 bits that an IPv6 one belongs to.
+
+    What X-Forwarded-For says is believed as far as our own proxies wrote it: from its end, until one is not ours.
     """
-    said = request.headers.get("X-Forwarded-For", "").split(",") if request.remote else []
-    address = _read(request.remote or "")
-    for one in reversed(said):
+    address = _read(peer or "")
+    for one in reversed(forwarded.split(",")):
         if address is None or not any(address in network for network in proxies):
             break
         before = _read(one.strip())
