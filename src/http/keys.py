@@ -13,6 +13,7 @@ from ..ledger.access import Caller
 from ..workers.sealer import Sealer
 from .pool import Pool
 from .route import Route
+from .sweeping import Sweeper
 
 CONFIG: web.AppKey[Config] = web.AppKey("config", Config)
 DATABASE: web.AppKey[Database] = web.AppKey("database", Database)
@@ -21,6 +22,7 @@ LISTEN: web.AppKey[Database] = web.AppKey("listen", Database)
 POOL: web.AppKey[Pool] = web.AppKey("pool", Pool)
 SEALER: web.AppKey[Sealer] = web.AppKey("sealer", Sealer)
 """Told by `note()` after every commit that appended something."""
+SWEEPER: web.AppKey[Sweeper] = web.AppKey("sweeper", Sweeper)
 STOPPING: web.AppKey[asyncio.Event] = web.AppKey("stopping", asyncio.Event)
 """Set when the service is asked to end: streams end then, by themselves."""
 TABLE: web.AppKey[Mapping[web.AbstractRoute, Route]] = web.AppKey("table", Mapping[web.AbstractRoute, Route])

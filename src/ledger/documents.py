@@ -48,7 +48,7 @@ class SenderOf:
     url: str
 
 
-@frozen
+@frozen(kw_only=True)
 class Campaign:
     """A campaign: what it is, how it stands, and what became of its recipients."""
 

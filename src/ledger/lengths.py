@@ -16,7 +16,7 @@ def read(text: str, least: timedelta = timedelta(0)) -> timedelta:
         raise ValueError(f"{text!r} is no duration: write 90s, 15m, 24h or 2d")
     length = timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
     if not least <= length <= LONGEST:
-        raise ValueError(f"{text!r} is not between {least.total_seconds():g}s and 366d")
+        raise ValueError(f"{text!r} is out of bounds: write one between {least.total_seconds():g}s and 366d")
     return length
 
 

@@ -139,7 +139,7 @@ def _whole(value: object, _: Any = None) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise Unfit(f"{_said(value)} is no whole number", "write a number without quotes or fraction")
     if abs(value) > BIGGEST:
-        raise Unfit(f"{value} is too large")
+        raise Unfit(f"{value} is too large", "write a smaller one")
     return value
 
 
@@ -159,14 +159,16 @@ def _moment(value: object, _: Any = None) -> datetime:
     try:
         return moments.read(_text(value)).at
     except moments.UnreadableMoment as error:
-        raise Unfit(str(error)) from None
+        raise _unfit(error) from None
 
 
 def _length(value: object, _: Any = None) -> timedelta:
     try:
         return lengths.read(_text(value))
+    except Unfit:
+        raise
     except ValueError as error:
-        raise Unfit(str(error)) from None
+        raise _unfit(error) from None
 
 
 def _rate(value: object, _: Any = None) -> Rate:
@@ -175,7 +177,13 @@ def _rate(value: object, _: Any = None) -> Rate:
     except Unfit:
         raise
     except ValueError as error:
-        raise Unfit(str(error)) from None
+        raise _unfit(error) from None
+
+
+def _unfit(error: ValueError) -> Unfit:
+    """What our own readers say: what is wrong, a colon, and what to write."""
+    reason, _, remedy = str(error).rpartition(": ")
+    return Unfit(reason, remedy) if reason else Unfit(remedy)
 
 
 def _choice(value: object, kind: Any) -> Any:

@@ -214,7 +214,7 @@ async def _agree(conn: Connection, old: Campaign, order: Order, settings: Settin
     if order.at is not None and begun and order.at != old.starts_at:
         since = "" if old.started_at is None else f" at {short(old.started_at)}"
         raise DataError(f'campaign "{order.name}" has begun{since}: leave --at out, or choose another --name')
-    fields = _differences(old, settings, order.source)
+    fields = differences(old, settings, order.source)
     if not fields:
         return
     if old.status == "draft":
@@ -249,7 +249,8 @@ FLAGS = {
 }
 
 
-def _differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
+def differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
+    """The names of all in which a campaign differs from what is asked for now."""
     numbers = [name for name in NUMBERS if name != "unknown" and getattr(old.settings, name) != getattr(settings, name)]
     return campaigns.differences(old, settings, source) + numbers
 
