@@ -2352,6 +2352,7 @@ CREATE TABLE feedback (
     address_hash  bytea,
     own_campaign  bigint,  -- where our own reference in it points
     own_delivery  bigint,
+    reference     text,    -- or what else stands in its place: a recipient's key
     message_id    text,
     campaign_id   bigint,
     delivery_id   bigint,
@@ -2368,8 +2369,10 @@ CREATE INDEX feedback_link ON feedback (link_at) WHERE link_at IS NOT NULL;
 CREATE INDEX feedback_address ON feedback (address_hash, occurred_at);
 
 -- The delivery that feedback is about: by our own reference, else by the provider's message id, which is unique for one that
--- went to a single person, and else needs the address. (Our own Message-ID stands in brackets, a provider's id without.)
-CREATE FUNCTION delivery_of(p_campaign bigint, p_delivery bigint, p_message text, p_hash bytea, OUT campaign_id bigint, OUT delivery_id bigint)
+-- went to a single person, and else needs the address; else by a reference that is a recipient's key, with the address. (Our
+-- own Message-ID stands in brackets, a provider's id without.)
+CREATE FUNCTION delivery_of(p_campaign bigint, p_delivery bigint, p_message text, p_reference text, p_hash bytea,
+                            OUT campaign_id bigint, OUT delivery_id bigint)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_one   record;
@@ -2377,7 +2380,7 @@ DECLARE
 BEGIN
     SELECT r.campaign_id, r.delivery_id INTO campaign_id, delivery_id
     FROM recipients r WHERE r.campaign_id = p_campaign AND r.delivery_id = p_delivery;
-    IF campaign_id IS NOT NULL OR p_message IS NULL THEN
+    IF campaign_id IS NOT NULL THEN
         RETURN;
     END IF;
     FOR v_one IN SELECT e.campaign_id, e.delivery_id, r.address_hash
@@ -2394,8 +2397,8 @@ BEGIN
         v_many := v_many + 1;
     END LOOP;
     IF v_many <> 1 THEN
-        campaign_id := NULL;
-        delivery_id := NULL;
+        SELECT min(r.campaign_id), min(r.delivery_id) INTO campaign_id, delivery_id
+        FROM recipients r WHERE r.recipient_key = p_reference AND r.address_hash = p_hash HAVING count(*) = 1;
     END IF;
 END $$;
 
@@ -2472,13 +2475,14 @@ END $$;
 -- What an item of a payload says; one row for each element of the array.
 CREATE FUNCTION read_feedback(p_items jsonb) RETURNS TABLE (
     payload int, item int, provider text, native_key text, natural_key bytea, kind text, bounce_class text, suppress text, scope text,
-    event text, body jsonb, occurred_at timestamptz, address_hash bytea, own_campaign bigint, own_delivery bigint, message_id text)
+    event text, body jsonb, occurred_at timestamptz, address_hash bytea, own_campaign bigint, own_delivery bigint, reference text,
+    message_id text)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$ SELECT i.payload, i.item, i.provider, i.native_key, decode(i.natural_key, 'hex'), i.kind, i.bounce_class, i.suppress, i.scope, i.event,
-             i.body, i.occurred_at, address_hash(i.recipient), i.own_campaign, i.own_delivery, i.message_id
+             i.body, i.occurred_at, address_hash(i.recipient), i.own_campaign, i.own_delivery, i.reference, i.message_id
       FROM jsonb_to_recordset(p_items) AS i(payload int, item int, provider text, native_key text, natural_key text, kind text,
            bounce_class text, suppress text, scope text, event text, body jsonb, occurred_at timestamptz, recipient text,
-           own_campaign bigint, own_delivery bigint, message_id text) $$;
+           own_campaign bigint, own_delivery bigint, reference text, message_id text) $$;
 
 -- Takes many posts in one transaction: the payloads as they came, what they say (`payload` counts them from 1), the events and
 -- the suppressions that follow. For each post: stored, repeated (it is here already), replayed (what was signed once came with
@@ -2516,14 +2520,14 @@ BEGIN
 
     -- What they say, each thing once, with its delivery where that is known.
     WITH said AS MATERIALIZED (SELECT i.*, l.campaign_id, l.delivery_id FROM read_feedback(p_items) i
-                               CROSS JOIN LATERAL delivery_of(i.own_campaign, i.own_delivery, i.message_id, i.address_hash) l
+                               CROSS JOIN LATERAL delivery_of(i.own_campaign, i.own_delivery, i.message_id, i.reference, i.address_hash) l
                                WHERE v_inbox[i.payload] IS NOT NULL),
     added AS (
         INSERT INTO feedback (inbox_id, item, provider, native_key, natural_key, kind, bounce_class, suppress, scope, event, body, occurred_at,
-                              address_hash, own_campaign, own_delivery, message_id, campaign_id, delivery_id, link_at, noted_at)
+                              address_hash, own_campaign, own_delivery, reference, message_id, campaign_id, delivery_id, link_at, noted_at)
         SELECT v_inbox[s.payload], s.item, s.provider, s.native_key, s.natural_key, s.kind, s.bounce_class, s.suppress, s.scope, s.event, s.body,
-               s.occurred_at, s.address_hash, s.own_campaign, s.own_delivery, s.message_id, s.campaign_id, s.delivery_id,
-               CASE WHEN s.campaign_id IS NULL AND (s.own_campaign IS NOT NULL OR s.message_id IS NOT NULL) THEN v_now + link_in(0) END, v_now
+               s.occurred_at, s.address_hash, s.own_campaign, s.own_delivery, s.reference, s.message_id, s.campaign_id, s.delivery_id,
+               CASE WHEN s.campaign_id IS NULL AND coalesce(s.own_campaign::text, s.message_id, s.reference) IS NOT NULL THEN v_now + link_in(0) END, v_now
         FROM said s ORDER BY s.payload, s.item
         ON CONFLICT DO NOTHING RETURNING id, link_at)
     SELECT coalesce(array_agg(a.id), '{}'), count(a.link_at) INTO v_ids, unlinked FROM added a;
@@ -2548,7 +2552,7 @@ BEGIN
     WITH due AS MATERIALIZED (
         SELECT f.id, l.campaign_id, l.delivery_id
         FROM (SELECT * FROM feedback s WHERE s.link_at <= v_now ORDER BY s.link_at LIMIT p_limit) f
-        CROSS JOIN LATERAL delivery_of(f.own_campaign, f.own_delivery, f.message_id, f.address_hash) l),
+        CROSS JOIN LATERAL delivery_of(f.own_campaign, f.own_delivery, f.message_id, f.reference, f.address_hash) l),
     looked AS (
         UPDATE feedback f SET campaign_id = d.campaign_id, delivery_id = d.delivery_id, tries = f.tries + 1,
                               link_at = CASE WHEN d.campaign_id IS NULL THEN v_now + link_in(f.tries + 1) END
@@ -2576,26 +2580,27 @@ BEGIN
     changed := 0;
     UPDATE webhook_inbox w SET fault = p_fault WHERE w.id = p_inbox AND w.fault IS DISTINCT FROM p_fault;
     FOR v_new IN SELECT i.*, l.campaign_id, l.delivery_id FROM read_feedback(p_items) i
-                 CROSS JOIN LATERAL delivery_of(i.own_campaign, i.own_delivery, i.message_id, i.address_hash) l ORDER BY i.item LOOP
+                 CROSS JOIN LATERAL delivery_of(i.own_campaign, i.own_delivery, i.message_id, i.reference, i.address_hash) l ORDER BY i.item LOOP
         SELECT * INTO v_old FROM feedback f
         WHERE (f.inbox_id = p_inbox AND f.item = v_new.item) OR (f.provider = v_new.provider AND f.native_key = v_new.native_key)
            OR (f.provider = v_new.provider AND f.natural_key = v_new.natural_key)
         ORDER BY f.inbox_id = p_inbox AND f.item = v_new.item DESC, f.id LIMIT 1;
         IF v_old.id IS NULL THEN
             INSERT INTO feedback (inbox_id, item, provider, native_key, natural_key, kind, bounce_class, suppress, scope, event, body,
-                                  occurred_at, address_hash, own_campaign, own_delivery, message_id, campaign_id, delivery_id, link_at)
+                                  occurred_at, address_hash, own_campaign, own_delivery, reference, message_id, campaign_id, delivery_id, link_at)
             VALUES (p_inbox, v_new.item, v_new.provider, v_new.native_key, v_new.natural_key, v_new.kind, v_new.bounce_class, v_new.suppress,
                     v_new.scope, v_new.event, v_new.body, v_new.occurred_at, v_new.address_hash, v_new.own_campaign, v_new.own_delivery,
-                    v_new.message_id, v_new.campaign_id, v_new.delivery_id,
-                    CASE WHEN v_new.campaign_id IS NULL AND (v_new.own_campaign IS NOT NULL OR v_new.message_id IS NOT NULL) THEN clock() END)
+                    v_new.reference, v_new.message_id, v_new.campaign_id, v_new.delivery_id,
+                    CASE WHEN v_new.campaign_id IS NULL AND coalesce(v_new.own_campaign::text, v_new.message_id, v_new.reference) IS NOT NULL
+                          THEN clock() END)
             ON CONFLICT DO NOTHING RETURNING id INTO v_id;
             CONTINUE WHEN v_id IS NULL;
             added := added + 1;
         ELSE
             CONTINUE WHEN (v_old.kind, v_old.bounce_class, v_old.suppress, v_old.scope, v_old.event, v_old.body, v_old.message_id,
-                           v_old.own_campaign, v_old.own_delivery, v_old.address_hash)
+                           v_old.own_campaign, v_old.own_delivery, v_old.reference, v_old.address_hash)
                 IS NOT DISTINCT FROM (v_new.kind, v_new.bounce_class, v_new.suppress, v_new.scope, v_new.event, v_new.body, v_new.message_id,
-                                      v_new.own_campaign, v_new.own_delivery, v_new.address_hash);
+                                      v_new.own_campaign, v_new.own_delivery, v_new.reference, v_new.address_hash);
             v_id := v_old.id;
             -- What stays found stays, unless it is found elsewhere now.
             v_new.campaign_id := coalesce(v_new.campaign_id, v_old.campaign_id);
@@ -2606,9 +2611,10 @@ BEGIN
             END IF;
             UPDATE feedback f SET kind = v_new.kind, bounce_class = v_new.bounce_class, suppress = v_new.suppress, scope = v_new.scope,
                 event = v_new.event, body = v_new.body, occurred_at = v_new.occurred_at, address_hash = v_new.address_hash,
-                own_campaign = v_new.own_campaign, own_delivery = v_new.own_delivery, message_id = v_new.message_id,
+                own_campaign = v_new.own_campaign, own_delivery = v_new.own_delivery, reference = v_new.reference, message_id = v_new.message_id,
                 campaign_id = v_new.campaign_id, delivery_id = v_new.delivery_id,
-                link_at = CASE WHEN v_new.campaign_id IS NULL AND (v_new.own_campaign IS NOT NULL OR v_new.message_id IS NOT NULL) THEN clock() END,
+                link_at = CASE WHEN v_new.campaign_id IS NULL AND coalesce(v_new.own_campaign::text, v_new.message_id, v_new.reference) IS NOT NULL
+                          THEN clock() END,
                 tries = CASE WHEN v_new.campaign_id IS NULL THEN 0 ELSE f.tries END
             WHERE f.id = v_id;
             IF v_old.suppress IS NOT NULL AND v_old.suppress IS DISTINCT FROM v_new.suppress THEN

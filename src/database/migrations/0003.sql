@@ -58,6 +58,7 @@ CREATE TABLE feedback (
     address_hash  bytea,
     own_campaign  bigint,
     own_delivery  bigint,
+    reference     text,
     message_id    text,
     campaign_id   bigint,
     delivery_id   bigint,

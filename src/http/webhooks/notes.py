@@ -59,6 +59,7 @@ def row_of(said: Feedback, provider: str, item: int) -> dict[str, Any]:
         "recipient": _normal(said.recipient),
         "own_campaign": campaign,
         "own_delivery": delivery,
+        "reference": None if said.own else said.delivery_ref,
         "message_id": said.message_id,
     }
 
