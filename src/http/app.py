@@ -12,10 +12,12 @@ from ..database import Database
 from ..workers.link import Link
 from ..workers.loops import forever
 from ..workers.sealer import Sealer
+from .api.audit import auditing
 from .api.recipients import uploading
 from .auth import CALLERS, Callers, require_scope
 from .feed.context import feeding
 from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, SWEEPER, TABLE
+from .metrics import measure, measuring
 from .pool import Pool
 from .problems import answer_problems
 from .public.desk import reading
@@ -59,13 +61,13 @@ async def _sweeping(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(loop, return_exceptions=True)
 
 
-CONTEXTS: tuple[Context, ...] = (_pool, _sealing, waking, _sweeping, reading, uploading, feeding, receiving)
+CONTEXTS: tuple[Context, ...] = (_pool, _sealing, waking, _sweeping, reading, measuring, uploading, auditing, feeding, receiving)
 """In the order in which they begin; they end the other way round."""
 
 
 def make_app(config: Config, database: Database, *, listen: Database | None = None) -> web.Application:
     """The application, not yet serving; `listen` is the server's own address where `database` is a pooler."""
-    app = web.Application(middlewares=[answer_problems, require_scope], client_max_size=BODY_LIMIT)
+    app = web.Application(middlewares=[measure, answer_problems, require_scope], client_max_size=BODY_LIMIT)
     app[CONFIG] = config
     app[DATABASE] = database
     app[LISTEN] = listen or database

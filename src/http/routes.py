@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from . import health, metrics
 from .api import (
     actions,
+    audit,
     campaigns,
+    checklists,
     contacts,
+    deliveries,
     description,
     events,
     lists,
     messages,
+    previews,
     recipients,
     senders,
     suppressions,
     templates,
+    trials,
 )
 from .public import engagement, unsubscribe
 from .route import Route, Scope
@@ -24,8 +30,15 @@ __all__ = ["ROUTES", "Route", "Scope"]
 ROUTES: tuple[Route, ...] = (
     *campaigns.ROUTES,
     *actions.ROUTES,
+    *checklists.ROUTES,
+    *previews.ROUTES,
+    *trials.ROUTES,
     *recipients.ROUTES,
+    *deliveries.ROUTES,
     *events.ROUTES,
+    *audit.ROUTES,
+    *health.ROUTES,
+    *metrics.ROUTES,
     *unsubscribe.ROUTES,
     *engagement.ROUTES,
     *webhooks.ROUTES,

@@ -101,7 +101,7 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
     """The campaign with this id. Raises NotFoundError."""
     row = await conn.fetchrow(sql.by_id, campaign_id)
     if row is None:
-        raise NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
+        raise _missing(campaign_id)
     return Campaign(
         settings=Settings(**{attribute.name: row[attribute.name] for attribute in fields(Settings)}),
         source=Source(row["subject"], row["html"], row["text"]),
@@ -117,8 +117,20 @@ async def check_there(conn: Connection, campaign_id: int) -> str:
     """The status of the campaign with this id. Raises NotFoundError."""
     status: str | None = await conn.fetchval(sql.status, campaign_id)
     if status is None:
-        raise NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
+        raise _missing(campaign_id)
     return status
+
+
+async def name_of(conn: Connection, campaign_id: int) -> str:
+    """The name of the campaign with this id. Raises NotFoundError."""
+    name: str | None = await conn.fetchval(sql.name_of, campaign_id)
+    if name is None:
+        raise _missing(campaign_id)
+    return name
+
+
+def _missing(campaign_id: int) -> NotFoundError:
+    return NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
 
 
 async def counts(conn: Connection, campaign_id: int) -> dict[str, int]:

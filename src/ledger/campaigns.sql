@@ -18,6 +18,9 @@ SELECT id FROM campaigns WHERE $1::bigint IS NULL OR id < $1 ORDER BY id DESC LI
 -- name: counts
 SELECT audience, pending, sending, sent, failed, skipped, cancelled, unknown FROM campaign_progress WHERE campaign_id = $1
 
+-- name: name_of
+SELECT name FROM campaigns WHERE id = $1
+
 -- name: status
 SELECT status::text FROM campaigns WHERE id = $1
 

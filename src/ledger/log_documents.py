@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -167,3 +168,22 @@ class Verification:
     """The first 1,000."""
     unsealed: int | None
     """Events that are in no block yet, which is no difference; null where there are no blocks."""
+
+
+@frozen
+class Step:
+    """A line of a replay: an event and the state of its stream after it. A line with `problem` ends it early."""
+
+    event: Event
+    state: dict[str, Any]
+
+
+def delivery_of(row: Mapping[str, Any]) -> Delivery:
+    """The public form of what `find_delivery` finds."""
+    named = ("key", "email", "name", "data", "status", "attempt", "feedback", "due_at")
+    came_to = ("last_code", "sent_at", "message_id", "version")
+    return Delivery(
+        delivery_id=Id(row["delivery_id"]),
+        campaign=CampaignName(Id(row["campaign_id"]), row["campaign"]),
+        **{name: row[name] for name in (*named, *came_to)},
+    )
