@@ -16,18 +16,11 @@ from ...errors import ConfigurationError, UnavailableError
 from ..fetching import Fetched, NotFetched
 from ..limits import Buckets
 from . import mailgun, postmark, sendgrid, ses
-from .vocabulary import Item, Proof, Refused
+from .vocabulary import Proof, Refused
 
 log = structlog.get_logger(__name__)
 
-__all__ = ["PARSERS", "Admitted", "Doors", "Outside", "Refused"]
-
-PARSERS: Mapping[str, Callable[[bytes], tuple[Item, ...]]] = {
-    mailgun.NAME: mailgun.parse,
-    sendgrid.NAME: sendgrid.parse,
-    ses.NAME: ses.parse,
-    postmark.NAME: postmark.parse,
-}
+__all__ = ["Admitted", "Doors", "Outside", "Refused"]
 
 STALE: Mapping[str, int] = {
     mailgun.NAME: mailgun.STOP,

@@ -20,11 +20,12 @@ from ..keys import CONFIG, DATABASE, POOL, SEALER
 from ..problems import AGAIN_IN, Problem
 from ..route import Route
 from ..wire import answer
-from .doors import PARSERS, STALE, Doors, Outside, Refused
+from .doors import STALE, Doors, Outside, Refused
 from .intake import Intake
 from .linker import Linker
 from .notes import rows_of
-from .vocabulary import Fault, Item, Proof
+from .reading import PARSERS, read
+from .vocabulary import Proof
 
 log = structlog.get_logger(__name__)
 
@@ -93,15 +94,6 @@ def _post(provider: str, raw: bytes, proof: Proof) -> Post:
     if fault is not None:
         log.error("webhook_not_read", provider=provider, reason=fault[:200])
     return Post(provider, raw, proof.digest, proof.nonce, proof.signed_at, rows, fault)
-
-
-def read(provider: str, raw: bytes) -> tuple[Item, ...]:
-    """What a payload says; a fault of ours in reading it is a fault of the item, and the payload is kept for a mend."""
-    try:
-        return PARSERS[provider](raw)
-    except Exception as error:
-        log.exception("webhook_reading_failed", provider=provider)
-        return (Fault(f"reading failed ({type(error).__name__})"),)
 
 
 def _refusal(status: int, reason: str) -> Problem:

@@ -10,8 +10,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import orjson
-
+from ...events.text import scrub
 from .bounces import basic_of, final, status_of
 from .vocabulary import (
     BLOCK,
@@ -34,6 +33,7 @@ from .vocabulary import (
     Proof,
     Refused,
     address,
+    digest,
     epoch,
     inner,
     key,
@@ -85,7 +85,7 @@ def verify(headers: Mapping[str, str], raw: bytes, keys: Sequence[str]) -> Proof
     timestamp, token, shown = (signature.get(name) for name in ("timestamp", "token", "signature"))
     if not (isinstance(timestamp, str | int) and isinstance(token, str) and isinstance(shown, str) and token):
         raise Refused(NOT_OURS, "no signature")
-    signed = f"{timestamp}{token}".encode()
+    signed = f"{timestamp}{token}".encode("utf-8", "replace")
     if not any(_matches(signed, shown, one) for one in keys):
         raise Refused(NOT_OURS, "the signature does not fit the key")
     try:
@@ -93,8 +93,7 @@ def verify(headers: Mapping[str, str], raw: bytes, keys: Sequence[str]) -> Proof
     except ValueError:
         raise Refused(NOT_OURS, "the timestamp is no time") from None
     # The event is not signed: a token that was seen stands for one content alone.
-    content = orjson.dumps(post["event-data"], option=orjson.OPT_SORT_KEYS)
-    return Proof(hashlib.sha256(token.encode() + content).digest(), signed_at, token[:100])
+    return Proof(digest([token, post["event-data"]]), signed_at, scrub(token)[:100])
 
 
 def _matches(signed: bytes, shown: str, one: str) -> bool:

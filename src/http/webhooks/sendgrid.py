@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -45,6 +44,7 @@ from .vocabulary import (
     epoch,
     key,
     own,
+    read_json,
     text,
 )
 
@@ -130,8 +130,8 @@ def _matches(signed: bytes, signature: bytes, one: str) -> bool:
 def parse(raw: bytes) -> tuple[Item, ...]:
     """The events of a post, each for itself: one that cannot be read harms no other."""
     try:
-        events = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        events = read_json(raw)
+    except ValueError:
         return (Fault("the body is no JSON"),)
     if not isinstance(events, list):
         return (Fault("the body is no array"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -166,11 +167,26 @@ class Refused(Exception):  # noqa: N818 - what is done with the post
         self.reason = reason
 
 
+def read_json(raw: bytes) -> Any:
+    """What the bytes are in JSON. Raises ValueError.
+
+    Half of a surrogate pair, as a text that was cut has it, is no reason to lose what stands beside it.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(raw.decode("utf-8", "replace"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def read_object(raw: bytes) -> Json | None:
     """The JSON object that the bytes are, or None."""
     try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        value = read_json(raw)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -230,7 +246,12 @@ def moment(value: object) -> datetime:
 
 def key(*parts: object) -> bytes:
     """The digest of some values, each told apart from its neighbours."""
-    return hashlib.sha256(orjson.dumps([None if part is None else str(part) for part in parts])).digest()
+    return digest([None if part is None else str(part) for part in parts])
+
+
+def digest(value: object) -> bytes:
+    """The sha256 of what JSON can hold, however it was written."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")).digest()
 
 
 _REFERENCE = re.compile(r"(\d{1,18})[.-](\d{1,18})", re.ASCII)

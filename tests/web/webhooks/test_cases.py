@@ -17,7 +17,7 @@ import pytest
 
 from postledger.config import Webhooks
 from postledger.database import Connection
-from postledger.http.webhooks.doors import PARSERS
+from postledger.http.webhooks.reading import PARSERS
 from postledger.http.webhooks.vocabulary import Feedback
 from postledger.messages.addresses import normalise
 from tests.campaigns import change, claim, draft, enlist, enqueue, sent, settle
