@@ -2233,6 +2233,17 @@ BEGIN
     RETURN v_id;
 END $$;
 
+-- The first key there ever is, for whoever starts with nothing; null where there was one. Of many at once one gets it.
+CREATE FUNCTION create_first_key(p_hash bytea, p_scopes text[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('system'));
+    IF EXISTS (SELECT FROM api_keys) THEN
+        RETURN NULL;
+    END IF;
+    RETURN create_key('first', p_hash, p_scopes);
+END $$;
+
 -- From now on the key opens nothing. False: that was so already; null: there is none.
 CREATE FUNCTION revoke_key(p_id bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -2249,6 +2260,20 @@ BEGIN
     PERFORM append_system('KeyRevoked', jsonb_build_object('key', p_id::text));
     RETURN true;
 END $$;
+
+-- For how long, and through how many transactions, somebody has kept the server from clearing up what is dead: an open
+-- transaction, a prepared one, a replication slot. `hidden`: sessions that the owner of this function may not look at either.
+-- With its owner's rights: to the app's role every session is a stranger's, the app's own included.
+CREATE FUNCTION oldest_snapshot(OUT seconds float8, OUT transactions int, OUT hidden int)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT max(h.seconds), max(h.transactions), (SELECT count(*) FROM pg_stat_activity a
+                                                 WHERE a.datname = current_database() AND a.query = '<insufficient privilege>')::int
+    FROM (SELECT extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds, age(a.backend_xmin) AS transactions
+          FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid()
+          UNION ALL SELECT extract(epoch FROM clock_timestamp() - x.prepared)::float8, age(x.transaction)
+          FROM pg_prepared_xacts x WHERE x.database = current_database()
+          UNION ALL SELECT NULL, age(s.xmin) FROM pg_replication_slots s WHERE s.xmin IS NOT NULL) h
+$$;
 
 ---------------------------------------------------------------------------------------------- what readers do with a mail
 

@@ -36,7 +36,7 @@ _HELP = {
     "listen": ("URL", "Its direct address, where --database is a pooler. [POSTLEDGER_LISTEN]"),
     "schema": ("NAME", "Schema of this installation: postledger. [POSTLEDGER_SCHEMA]"),
     "data": ("FOLDER", "The private PostgreSQL, where no --database is named: .postledger. [POSTLEDGER_DATA]"),
-    "http": ("HOST:PORT", "Where `serve` will listen: 127.0.0.1:8025. [POSTLEDGER_HTTP]"),
+    "http": ("HOST:PORT", "Where `serve` and `up` listen: 127.0.0.1:8025. [POSTLEDGER_HTTP]"),
     "url": ("URL", "Public https base of the links in mails, for unsubscribing. [POSTLEDGER_URL]"),
 }
 

@@ -44,8 +44,15 @@ class Caller:
 async def create(conn: Connection, scopes: Sequence[str], name: str | None = None) -> tuple[int, str]:
     """A new key: its id and the key itself, which is shown here and never again."""
     secret = secrets.token_urlsafe(32)
-    key_id: int = await conn.fetchval(sql.create, name, digest(secret), sorted(set(scopes)))
+    key_id: int = await conn.fetchval(sql.create, name, digest(secret), [one for one in SCOPES if one in scopes])
     return key_id, f"{PREFIX}_{key_id}_{secret}"
+
+
+async def create_first(conn: Connection) -> str | None:
+    """A key of all scopes where there never was one; None where there was."""
+    secret = secrets.token_urlsafe(32)
+    key_id: int | None = await conn.fetchval(sql.create_first, digest(secret), list(SCOPES))
+    return None if key_id is None else f"{PREFIX}_{key_id}_{secret}"
 
 
 async def every(conn: Connection) -> list[Key]:

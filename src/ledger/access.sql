@@ -1,6 +1,9 @@
 -- name: create
 SELECT create_key($1, $2, $3)
 
+-- name: create_first
+SELECT create_first_key($1, $2)
+
 -- name: every
 SELECT id, name, scopes, created_at, revoked_at FROM api_keys ORDER BY id
 

@@ -69,6 +69,11 @@ def read(value: Any, cls: type[T]) -> T:
     return _structured(_READ, value, cls)
 
 
+def read_answer(value: Any, cls: type[T]) -> T:
+    """The same of what a service answered, which may be newer: fields that are not known are passed over."""
+    return _structured(_READ_ANSWER, value, cls)
+
+
 def read_text(values: Mapping[str, str], cls: type[T]) -> T:
     """The same of texts alone, as a query string has them: numbers and truths are written out."""
     return _structured(_READ_TEXT, values, cls)
@@ -228,8 +233,8 @@ def _truth_text(value: object, _: Any = None) -> bool:
     return value == "true"
 
 
-def _reader(whole: Any, truth: Any) -> Converter:
-    converter = Converter(forbid_extra_keys=True)
+def _reader(whole: Any, truth: Any, *, strict: bool = True) -> Converter:
+    converter = Converter(forbid_extra_keys=strict)
     for kind, hook in (
         (str, _text),
         (int, whole),
@@ -244,7 +249,7 @@ def _reader(whole: Any, truth: Any) -> Converter:
     converter.register_structure_hook_func(lambda kind: kind == dict[str, Any], _object)
     converter.register_structure_hook_factory(_is_optional, lambda kind: _optional(converter, kind))
     converter.register_structure_hook_factory(
-        lambda kind: attrs.has(kind) and kind is not Rate, lambda cls: _class_reader(cls, converter)
+        lambda kind: attrs.has(kind) and kind is not Rate, lambda cls: _class_reader(cls, converter, strict)
     )
     return converter
 
@@ -264,8 +269,8 @@ def _optional(converter: Converter, kind: Any) -> Any:
     return lambda value, _: None if value is None else hook(value, inner)
 
 
-def _class_reader(cls: type[Any], converter: Converter) -> Any:
-    structure = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True, **_renamed(cls))
+def _class_reader(cls: type[Any], converter: Converter, strict: bool) -> Any:
+    structure = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=strict, **_renamed(cls))
 
     def checked(value: Any, kind: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -297,5 +302,6 @@ def _writer() -> Converter:
 
 
 _READ = _reader(_whole, _truth)
+_READ_ANSWER = _reader(_whole, _truth, strict=False)
 _READ_TEXT = _reader(_whole_text, _truth_text)
 _WRITE = _writer()
