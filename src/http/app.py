@@ -15,6 +15,7 @@ from ..workers.sealer import Sealer
 from .api.audit import auditing
 from .api.recipients import uploading
 from .auth import CALLERS, Callers, require_scope
+from .draining import REQUESTS, Requests, close_when_stopping, count_requests
 from .feed.context import feeding
 from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, SWEEPER, TABLE
 from .metrics import measure, measuring
@@ -61,22 +62,28 @@ async def _sweeping(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(loop, return_exceptions=True)
 
 
-CONTEXTS: tuple[Context, ...] = (_pool, _sealing, waking, _sweeping, reading, measuring, uploading, auditing, feeding, receiving)
+CONTEXTS: tuple[Context, ...] = (
+    *(_pool, _sealing, waking, _sweeping),
+    *(reading, measuring, uploading, auditing, feeding, receiving),
+)
 """In the order in which they begin; they end the other way round."""
 
 
 def make_app(config: Config, database: Database, *, listen: Database | None = None) -> web.Application:
     """The application, not yet serving; `listen` is the server's own address where `database` is a pooler."""
-    app = web.Application(middlewares=[measure, answer_problems, require_scope], client_max_size=BODY_LIMIT)
+    app = web.Application(
+        middlewares=[count_requests, measure, answer_problems, require_scope], client_max_size=BODY_LIMIT
+    )
     app[CONFIG] = config
     app[DATABASE] = database
     app[LISTEN] = listen or database
     app[CALLERS] = Callers()
     app[STOPPING] = asyncio.Event()
+    app[REQUESTS] = Requests()
     app[TABLE] = _routed(app, ROUTES)
     app.cleanup_ctx.extend(CONTEXTS)
     app.on_shutdown.append(_end_streams)
-    app.on_response_prepare.append(add_headers)
+    app.on_response_prepare.extend((add_headers, close_when_stopping))
     return app
 
 
