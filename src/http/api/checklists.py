@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import ceil
 from typing import Literal
 
 from aiohttp import web
@@ -108,7 +109,7 @@ def _takes(campaign: Campaign, found: Readiness) -> timedelta | None:
     if campaign.rate is None:
         return None
     rate = Rate.read(campaign.rate)
-    return timedelta(seconds=round(found.pending * rate.per.total_seconds() / rate.count))
+    return timedelta(seconds=ceil(found.pending * rate.per.total_seconds() / rate.count))
 
 
 ROUTES = (

@@ -38,7 +38,7 @@ class Trial:
 
     to: tuple[str, ...] = limits.emails(MOST, repr=False)
     delivery_id: Id | None = None
-    """Whose name and data it is filled in with; without it and `data`, those of the first recipient."""
+    """Whose name and data it is filled in with, where none are given; without it those of the first recipient."""
     name: str | None = limits.text(998, least=0, example="Ann", default=None, repr=False)
     data: dict[str, Any] | None = limits.data(default=None)
 
@@ -71,9 +71,7 @@ async def try_out(request: web.Request) -> web.Response:
         campaign = await campaigns.read(conn, campaign_id)
         writer = await writer_of(request, conn, campaign_id)
         writer.tracked = None
-        known = None
-        if asked.data is None or asked.delivery_id is not None:
-            known = await samples.recipient(conn, campaign_id, asked.delivery_id)
+        known = await samples.recipient(conn, campaign_id, asked.delivery_id)
         name = asked.name if asked.name is not None or known is None else known.name
         data = asked.data if asked.data is not None else (known.data if known is not None else {})
         people = [await samples.made_up(conn, one, name, known.key if known else None, data) for one in addresses]
