@@ -178,5 +178,10 @@ def _base_url(setting: _Setting) -> str:
     return setting.value.rstrip("/")
 
 
+def read_address(source: str, value: str) -> tuple[str, int]:
+    """Host and port. Raises ConfigurationError, which names `source`."""
+    return _host_and_port(_Setting(source, value))
+
+
 def _is_port(text: str) -> bool:
     return text.isascii() and text.isdecimal() and int(text[:6]) <= 65535

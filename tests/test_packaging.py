@@ -39,7 +39,7 @@ def imported() -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 names.add((node.module or "").partition(".")[0])
     homes = packages_distributions()
-    return {homes[name][0].lower() for name in names - sys.stdlib_module_names - {"postledger"}}
+    return {homes[name][0].lower().replace("_", "-") for name in names - sys.stdlib_module_names - {"postledger"}}
 
 
 @pytest.fixture(scope="session")

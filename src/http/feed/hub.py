@@ -124,7 +124,7 @@ class Hub:
             self._tell()
         await self._to_the_end(self._conn)
         counted = await self._count(self._conn)
-        return (IDLE_LOOK if self._hears else DEAF_LOOK) if counted else COUNTED_AGAIN
+        return (IDLE_LOOK if self.hears else DEAF_LOOK) if counted else COUNTED_AGAIN
 
     async def _to_the_end(self, conn: Connection) -> None:
         is_last = False
@@ -173,14 +173,14 @@ class Hub:
         told.set()
 
     @property
-    def _hears(self) -> bool:
+    def hears(self) -> bool:
         return self._ear is not None and not is_pooled(self._ear)
 
     async def _connect(self) -> None:
         if self._ear is None or self._ear.is_closed():
             self._ear = await self.listen.connect(label="feed", keepalive=True, session=True)
             self._ear.add_termination_listener(lambda _: self.wake.set())
-            if self._hears:
+            if self.hears:
                 # Acknowledged before the first look, so that no block falls between.
                 channel = await self._ear.fetchval(follow.sql.channel)
                 await self._ear.add_listener(channel, lambda *_: self.wake.set())
