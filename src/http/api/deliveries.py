@@ -16,7 +16,7 @@ async def read(request: web.Request) -> web.Response:
     """How a delivery stands, and what its last try came to."""
     async with request.app[POOL].connection() as conn:
         row = await find_delivery(conn, read_id(request))
-    return answer(delivery_of(row))
+    return answer(delivery_of(dict(row)))
 
 
 async def history(request: web.Request) -> web.Response:
