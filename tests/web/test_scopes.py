@@ -6,6 +6,7 @@ import re
 
 import aiohttp
 
+from postledger.http.openapi.document import path_of
 from postledger.http.routes import ROUTES, Route
 from postledger.ledger import access
 from tests.eventually import eventually
@@ -83,7 +84,7 @@ OPENED_BY = {
 
 
 def called(route: Route) -> str:
-    return f"{route.method} {route.path}"
+    return f"{route.method} {path_of(route)}"
 
 
 def test_every_route_has_its_line_and_no_line_is_left_over():
@@ -109,7 +110,7 @@ async def test_each_route_is_opened_by_its_scopes_and_by_no_other(api: Api):
 
 async def status(api: Api, route: Route, key: str | None) -> int:
     """Of a call that may be refused for any other reason and changes nothing: nobody has its ids, its body is none."""
-    path = re.sub(r"\{\w+\}", "999999", route.path)
+    path = re.sub(r"\{\w+\}", "999999", path_of(route))
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     data = b"{" if route.method in ("POST", "PATCH") else None
     if data is not None:
