@@ -140,6 +140,8 @@ CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (MINVALUE) TO (MAXVALU
 -- The sealer looks for transactions, followers walk positions.
 CREATE INDEX events_xid ON events (epoch, xid);
 CREATE INDEX events_position_idx ON events (position);
+-- A provider's message id (ours stands in brackets): by it feedback finds its delivery.
+CREATE INDEX events_message ON events ((body ->> 'message_id')) WHERE type = 'Sent' AND left(body ->> 'message_id', 1) <> '<';
 
 CREATE TABLE epochs (
     epoch     smallint PRIMARY KEY,
@@ -292,6 +294,7 @@ CREATE TABLE senders (
     created_at  timestamptz NOT NULL DEFAULT clock(),
     rate_count  int CHECK (rate_count > 0),  -- so many ...
     rate_per    interval CHECK (rate_per > '0'),  -- ... in so long, over all workers; null: no limit
+    mail_from   text,  -- the From of campaigns that say none
     CONSTRAINT senders_rate CHECK ((rate_count IS NULL) = (rate_per IS NULL))
 );
 
@@ -339,6 +342,7 @@ CREATE TABLE campaigns (
     list_id       bigint,       -- whose unsubscriptions it obeys
     max_errors    int CHECK (max_errors BETWEEN 1 AND 100),  -- percent of failures that pause it; null: the default, 100: never
     screened      xid8,         -- a bulk one's people have all been looked for among the suppressions of earlier transactions
+    track         text[] NOT NULL DEFAULT '{}' CHECK (track <@ ARRAY['opens', 'clicks']),
     UNIQUE (name, generation),
     CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
     CONSTRAINT campaigns_resume CHECK (resume_at IS NULL OR status = 'paused'),
@@ -519,27 +523,36 @@ BEGIN
     RETURN true;
 END $$;
 
+-- An event of the system's own stream, whose writers take turns.
+CREATE FUNCTION append_system(p_type text, p_body jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('system'));
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    SELECT 0, 0, coalesce(max(version), 0) + 1, p_type, p_body FROM events WHERE campaign_id = 0 AND delivery_id = 0;
+END $$;
+
 -- The body of Drafted.
 CREATE FUNCTION drafted(p campaigns) RETURNS jsonb LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$ SELECT jsonb_strip_nulls(jsonb_build_object(
     'name', p.name, 'kind', p.kind, 'generation', p.generation, 'sender', p.sender_id::text, 'template', p.template, 'unknown', p.unknown,
     'attempts', p.attempts, 'give_up', extract(epoch FROM p.give_up)::bigint, 'priority', p.priority, 'list', p.list_id::text,
     'expires', extract(epoch FROM p.expires)::bigint, 'missed_after', extract(epoch FROM p.missed_after)::bigint,
-    'max_errors', p.max_errors)) $$;
+    'max_errors', p.max_errors, 'track', CASE WHEN p.track <> '{}' THEN p.track END)) $$;
 
 -- Writes a new campaign down as a draft; unique (name, generation) refuses a twin.
 CREATE FUNCTION draft_campaign(p_name text, p_kind text, p_sender bigint, p_template text, p_mail_from text, p_reply_to text,
                                p_unknown text, p_attempts int, p_max_deferred int, p_give_up interval, p_priority int,
                                p_list bigint DEFAULT NULL, p_expires interval DEFAULT NULL, p_missed_after interval DEFAULT NULL,
-                               p_max_errors int DEFAULT NULL) RETURNS bigint
+                               p_max_errors int DEFAULT NULL, p_track text[] DEFAULT '{}') RETURNS bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_campaign  campaigns%ROWTYPE;
 BEGIN
     INSERT INTO campaigns AS c (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up,
-                                priority, list_id, expires, missed_after, max_errors, screened)
+                                priority, list_id, expires, missed_after, max_errors, track, screened)
     VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up,
-            p_priority, p_list, p_expires, p_missed_after, p_max_errors,
+            p_priority, p_list, p_expires, p_missed_after, p_max_errors, p_track,
             CASE WHEN p_kind = 'bulk' THEN pg_snapshot_xmin(pg_current_snapshot()) END)  -- of nobody yet
     RETURNING c.* INTO v_campaign;
     INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_campaign.id, 0, 1, 'Drafted', drafted(v_campaign));
@@ -786,6 +799,25 @@ BEGIN
     INSERT INTO suppressions (address_hash, contact_id, reason, source, created_at) VALUES (p_hash, v_contact, p_reason, p_source, v_now);
     INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
     VALUES (0, v_contact, v_version + 1, 'Suppressed', jsonb_build_object('reason', p_reason, 'source', p_source), v_now);
+    UPDATE contacts SET version = v_version + 1 WHERE id = v_contact;
+    RETURN true;
+END $$;
+
+-- This address may be mailed again, because somebody says so. False: it was not suppressed. Lists that the person has left stay
+-- left: only they themselves can change that.
+CREATE FUNCTION unsuppress_hash(p_hash bytea, p_by text, p_reason text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_contact  bigint;
+    v_version  int;
+BEGIN
+    SELECT id, version INTO v_contact, v_version FROM contacts WHERE address_hash = p_hash FOR UPDATE;
+    DELETE FROM suppressions WHERE address_hash = p_hash;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO events (campaign_id, delivery_id, version, type, body)
+    VALUES (0, v_contact, v_version + 1, 'Unsuppressed', jsonb_build_object('by', p_by, 'reason', p_reason));
     UPDATE contacts SET version = v_version + 1 WHERE id = v_contact;
     RETURN true;
 END $$;
@@ -1961,11 +1993,12 @@ END $$;
 CREATE FUNCTION subscribe_hash(p_hash bytea, p_list bigint, p_source text) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
+    v_id       bigint := contact_of(p_hash);  -- in a statement of its own: the next one sees a row that this one made
     v_contact  contacts%ROWTYPE;
     v_reason   text;
     v_now      timestamptz;
 BEGIN
-    SELECT * INTO v_contact FROM contacts WHERE id = contact_of(p_hash) FOR UPDATE;
+    SELECT * INTO v_contact FROM contacts WHERE id = v_id FOR UPDATE;
     SELECT reason INTO v_reason FROM suppressions WHERE address_hash = p_hash;
     IF v_reason IS NOT NULL OR v_contact.erased_at IS NOT NULL THEN
         RAISE EXCEPTION 'nobody mails this address any more (%)', coalesce(v_reason, 'erased') USING ERRCODE = 'PL002';
@@ -2109,11 +2142,12 @@ BEGIN
     END IF;
     v_now := clock();
     INSERT INTO campaigns (name, generation, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts,
-                           max_deferred, give_up, priority, list_id, expires, missed_after, max_errors, created_at, started_at)
+                           max_deferred, give_up, priority, list_id, expires, missed_after, max_errors, track,
+                           created_at, started_at)
     VALUES (v_campaign.name, v_campaign.generation + 1, 'standing', 'sending', 2, v_campaign.sender_id, v_campaign.template,
             v_campaign.mail_from, v_campaign.reply_to, v_campaign.unknown, v_campaign.attempts, v_campaign.max_deferred,
             v_campaign.give_up, v_campaign.priority, v_campaign.list_id, v_campaign.expires, v_campaign.missed_after,
-            v_campaign.max_errors, v_now, v_now)
+            v_campaign.max_errors, v_campaign.track, v_now, v_now)
     RETURNING * INTO v_campaign;
     INSERT INTO events (campaign_id, delivery_id, version, type, body, at) VALUES
         (v_campaign.id, 0, 1, 'Drafted', drafted(v_campaign), v_now),
@@ -2176,6 +2210,531 @@ FROM campaigns c CROSS JOIN LATERAL (
            count(*) FILTER (WHERE q.status = 'unknown') AS unknown
     FROM recipient_queue q WHERE q.campaign_id = c.id) n;
 
+------------------------------------------------------------------------------------------------------------- the HTTP API
+
+-- Who may call the API. Of a key only its hash is kept: what a dump or a backup shows opens nothing.
+CREATE TABLE api_keys (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text,
+    hash        bytea NOT NULL CHECK (octet_length(hash) = 32),
+    scopes      text[] NOT NULL CHECK (scopes <@ ARRAY['send', 'read', 'audit', 'admin'] AND cardinality(scopes) > 0),
+    created_at  timestamptz NOT NULL DEFAULT clock(),
+    revoked_at  timestamptz
+);
+
+-- Answers to requests that named an Idempotency-Key, each written in the transaction of what it answers: the effect and its
+-- key are there together or not at all. `request` is the digest of what was asked. Whoever remembers one forgets old ones.
+CREATE TABLE idempotency_keys (
+    api_key     bigint NOT NULL,
+    key         text NOT NULL,
+    request     bytea NOT NULL,
+    status      int NOT NULL,
+    headers     jsonb NOT NULL,
+    answer      bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT clock(),
+    PRIMARY KEY (api_key, key)
+);
+
+CREATE INDEX idempotency_keys_created ON idempotency_keys (created_at);
+
+-- How long an answer is remembered.
+CREATE FUNCTION answers_live() RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT interval '24 hours' $$;
+
+-- Takes an Idempotency-Key for this transaction, then looks: in this order, and in statements of their own, since what another
+-- transaction has just committed is to be seen. The lock is gone when the answer is there, or when there is none.
+CREATE FUNCTION recall_answer(p_api_key bigint, p_key text, OUT busy boolean, OUT request bytea, OUT status int, OUT headers jsonb, OUT answer bytea)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    busy := NOT pg_try_advisory_xact_lock(lock_key('answer:' || p_key, p_api_key));
+    IF NOT busy THEN
+        SELECT i.request, i.status, i.headers, i.answer INTO request, status, headers, answer FROM idempotency_keys i
+        WHERE i.api_key = p_api_key AND i.key = p_key AND i.created_at >= clock() - answers_live();
+    END IF;
+END $$;
+
+-- A new key; its number. The system's stream says who may call, from when to when.
+CREATE FUNCTION create_key(p_name text, p_hash bytea, p_scopes text[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_id  bigint;
+BEGIN
+    INSERT INTO api_keys (name, hash, scopes) VALUES (p_name, p_hash, p_scopes) RETURNING id INTO v_id;
+    PERFORM append_system('KeyCreated', jsonb_build_object('key', v_id::text, 'scopes', p_scopes));
+    RETURN v_id;
+END $$;
+
+-- The first key there ever is, for whoever starts with nothing; null where there was one. Of many at once one gets it.
+CREATE FUNCTION create_first_key(p_hash bytea, p_scopes text[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('system'));
+    IF EXISTS (SELECT FROM api_keys) THEN
+        RETURN NULL;
+    END IF;
+    RETURN create_key('first', p_hash, p_scopes);
+END $$;
+
+-- From now on the key opens nothing. False: that was so already; null: there is none.
+CREATE FUNCTION revoke_key(p_id bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_revoked  timestamptz;
+BEGIN
+    SELECT revoked_at INTO v_revoked FROM api_keys WHERE id = p_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF v_revoked IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    UPDATE api_keys SET revoked_at = clock() WHERE id = p_id;
+    PERFORM append_system('KeyRevoked', jsonb_build_object('key', p_id::text));
+    RETURN true;
+END $$;
+
+-- For how long, and through how many transactions, somebody has kept the server from clearing up what is dead: an open
+-- transaction, a prepared one, a replication slot. `hidden`: sessions that the owner of this function may not look at either.
+-- With its owner's rights: to the app's role every session is a stranger's, the app's own included.
+CREATE FUNCTION oldest_snapshot(OUT seconds float8, OUT transactions int, OUT hidden int)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT max(h.seconds), max(h.transactions), (SELECT count(*) FROM pg_stat_activity a
+                                                 WHERE a.datname = current_database() AND a.query = '<insufficient privilege>')::int
+    FROM (SELECT extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds, age(a.backend_xmin) AS transactions
+          FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid()
+          UNION ALL SELECT extract(epoch FROM clock_timestamp() - x.prepared)::float8, age(x.transaction)
+          FROM pg_prepared_xacts x WHERE x.database = current_database()
+          UNION ALL SELECT NULL, age(s.xmin) FROM pg_replication_slots s WHERE s.xmin IS NOT NULL) h
+$$;
+
+---------------------------------------------------------------------------------------------- what readers do with a mail
+
+-- The reader of a mail wants no more: nothing of the campaign's list, or no mail at all (p_everything, or where the campaign has
+-- no list). What it means from now on, the contact's events and the mail's own are one transaction. Asked again it changes
+-- nothing. False: it was so already; null: there is no such delivery.
+CREATE FUNCTION unsubscribe_delivery(p_campaign bigint, p_delivery bigint, p_everything boolean, p_channel text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    v_hash  bytea;
+    v_list  bigint;
+    v_done  boolean;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    SELECT r.address_hash, CASE WHEN NOT p_everything THEN c.list_id END INTO v_hash, v_list
+    FROM recipients r JOIN campaigns c ON c.id = r.campaign_id WHERE r.campaign_id = p_campaign AND r.delivery_id = p_delivery;
+    IF v_hash IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- This locks the contact, whether it changes anything or not: who asks at the same time waits here, and then sees the event.
+    v_done := unsubscribe_hash(v_hash, v_list, 'delivery:' || p_campaign || '.' || p_delivery);
+    INSERT INTO events (campaign_id, delivery_id, type, body)
+    SELECT p_campaign, p_delivery, 'Unsubscribed', jsonb_strip_nulls(jsonb_build_object('channel', p_channel, 'list', v_list::text))
+    WHERE NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = p_delivery AND e.version IS NULL
+                      AND e.type = 'Unsubscribed' AND e.body ->> 'list' IS NOT DISTINCT FROM v_list::text);
+    RETURN v_done;
+END $$;
+
+-- Pictures that were loaded and links that were followed, by readers and by machines before them; parallel arrays. `automatic`
+-- says why it is taken for a machine's; three links of one mail within four seconds are (`burst`). The same again within a
+-- minute is not noted, nor more than a hundred for one mail: whoever repeats a link without end does not fill the log. How
+-- many were noted.
+CREATE FUNCTION note_engagement(p_campaigns bigint[], p_deliveries bigint[], p_types text[], p_links text[], p_automatic text[])
+RETURNS int LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now    timestamptz := clock();
+    v_one    record;
+    v_all    int;
+    v_same   int;
+    v_links  int;
+    v_n      int := 0;
+BEGIN
+    FOR v_one IN SELECT i.campaign_id, i.delivery_id, i.type, i.link, i.automatic
+                 FROM unnest(p_campaigns, p_deliveries, p_types, p_links, p_automatic)
+                      WITH ORDINALITY AS i(campaign_id, delivery_id, type, link, automatic, n) ORDER BY i.n LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM recipient_queue q
+                                  WHERE q.campaign_id = v_one.campaign_id AND q.delivery_id = v_one.delivery_id);
+        SELECT count(*),
+               count(*) FILTER (WHERE e.at > v_now - interval '1 minute' AND e.type = v_one.type
+                                AND e.body ->> 'link' IS NOT DISTINCT FROM v_one.link
+                                AND (e.body ? 'automatic') = (v_one.automatic IS NOT NULL)),
+               count(DISTINCT e.body ->> 'link') FILTER (WHERE e.at > v_now - interval '4 seconds' AND e.type = 'Clicked'
+                                                         AND e.body ->> 'link' <> v_one.link)
+        INTO v_all, v_same, v_links
+        FROM events e WHERE e.campaign_id = v_one.campaign_id AND e.delivery_id = v_one.delivery_id AND e.version IS NULL
+                        AND e.type IN ('Opened', 'Clicked');
+        CONTINUE WHEN v_all >= 100 OR v_same > 0;
+        INSERT INTO events (campaign_id, delivery_id, type, body, at)
+        VALUES (v_one.campaign_id, v_one.delivery_id, v_one.type, jsonb_strip_nulls(jsonb_build_object('link', v_one.link, 'automatic',
+                coalesce(v_one.automatic, CASE WHEN v_one.type = 'Clicked' AND v_links >= 2 THEN 'burst' END))), v_now);
+        v_n := v_n + 1;
+    END LOOP;
+    RETURN v_n;
+END $$;
+
+---------------------------------------------------------------------------------------------- what providers say of a mail
+
+-- What providers post, as it came, before anything is made of it: a mended reading can be made of the same again. It holds
+-- addresses, so it is erasable (payload null). Two posts with one digest are the same post; a nonce was signed once.
+CREATE TABLE webhook_inbox (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    provider     text NOT NULL,
+    digest       bytea NOT NULL,
+    nonce        text,
+    payload      bytea,
+    fault        text,  -- what of it could not be read, and why
+    received_at  timestamptz NOT NULL DEFAULT clock(),
+    CONSTRAINT webhook_inbox_once UNIQUE (provider, digest),
+    CONSTRAINT webhook_inbox_nonce UNIQUE (provider, nonce)
+);
+CREATE INDEX webhook_inbox_faults ON webhook_inbox (id) WHERE fault IS NOT NULL;
+
+-- Each thing that was said, once, in one vocabulary for all providers, without the address. Told again under the same native key
+-- (the provider's id) or natural key (what was said of whom when), it is the same. `event` is the type under which the log has
+-- it, null: it changes nothing. What cannot be linked to a delivery yet is looked for again at `link_at`.
+CREATE TABLE feedback (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    inbox_id      bigint NOT NULL,
+    item          int NOT NULL,
+    provider      text NOT NULL,
+    native_key    text,
+    natural_key   bytea NOT NULL,
+    kind          text NOT NULL,
+    bounce_class  text,
+    suppress      text,
+    scope         text,
+    event         text,
+    body          jsonb NOT NULL,
+    occurred_at   timestamptz,
+    address_hash  bytea,
+    own_campaign  bigint,  -- where our own reference in it points
+    own_delivery  bigint,
+    reference     text,    -- or what else stands in its place: a recipient's key
+    message_id    text,
+    campaign_id   bigint,
+    delivery_id   bigint,
+    tries         int NOT NULL DEFAULT 0,
+    link_at       timestamptz,
+    noted_at      timestamptz NOT NULL DEFAULT clock(),
+    CONSTRAINT feedback_native UNIQUE (provider, native_key),
+    CONSTRAINT feedback_natural UNIQUE (provider, natural_key),
+    CONSTRAINT feedback_linked CHECK ((campaign_id IS NULL) = (delivery_id IS NULL) AND (campaign_id IS NULL OR link_at IS NULL))
+);
+CREATE INDEX feedback_inbox ON feedback (inbox_id);
+CREATE INDEX feedback_delivery ON feedback (campaign_id, delivery_id);
+CREATE INDEX feedback_link ON feedback (link_at) WHERE link_at IS NOT NULL;
+CREATE INDEX feedback_address ON feedback (address_hash, occurred_at);
+
+-- The delivery that feedback is about: by our own reference, else by the provider's message id, which is unique for one that
+-- went to a single person, and else needs the address; else by a reference that is a recipient's key, with the address. (Our
+-- own Message-ID stands in brackets, a provider's id without.)
+CREATE FUNCTION delivery_of(p_campaign bigint, p_delivery bigint, p_message text, p_reference text, p_hash bytea,
+                            OUT campaign_id bigint, OUT delivery_id bigint)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_one   record;
+    v_many  int := 0;
+BEGIN
+    SELECT r.campaign_id, r.delivery_id INTO campaign_id, delivery_id
+    FROM recipients r WHERE r.campaign_id = p_campaign AND r.delivery_id = p_delivery;
+    IF campaign_id IS NOT NULL THEN
+        RETURN;
+    END IF;
+    FOR v_one IN SELECT e.campaign_id, e.delivery_id, r.address_hash
+                 FROM events e JOIN recipients r ON r.campaign_id = e.campaign_id AND r.delivery_id = e.delivery_id
+                 WHERE e.type = 'Sent' AND left(e.body ->> 'message_id', 1) <> '<' AND e.body ->> 'message_id' = p_message LOOP
+        IF v_one.address_hash = p_hash THEN
+            campaign_id := v_one.campaign_id;
+            delivery_id := v_one.delivery_id;
+            RETURN;
+        END IF;
+        CONTINUE WHEN v_one.campaign_id = campaign_id AND v_one.delivery_id = delivery_id;
+        campaign_id := v_one.campaign_id;
+        delivery_id := v_one.delivery_id;
+        v_many := v_many + 1;
+    END LOOP;
+    IF v_many <> 1 THEN
+        SELECT min(r.campaign_id), min(r.delivery_id) INTO campaign_id, delivery_id
+        FROM recipients r WHERE r.recipient_key = p_reference AND r.address_hash = p_hash HAVING count(*) = 1;
+    END IF;
+END $$;
+
+-- How long to wait before the n-th look for a delivery; null: long enough.
+CREATE FUNCTION link_in(p_tries int) RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT (ARRAY['1 second', '10 seconds', '1 minute', '10 minutes', '1 hour', '6 hours', '1 day']::interval[])[p_tries + 1] $$;
+
+-- The log's part of feedback that has just found its delivery, and what it proves: a mail whose outcome was unknown, and of
+-- which the provider speaks, did leave. The caller holds the lock of feedback. How many events.
+CREATE FUNCTION append_feedback(p_ids bigint[]) RETURNS int
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_one  record;
+    v_row  recipient_queue%ROWTYPE;
+    v_n    int;
+BEGIN
+    INSERT INTO events (campaign_id, delivery_id, type, body)
+    SELECT f.campaign_id, f.delivery_id, f.event, f.body || jsonb_build_object('feedback', f.id::text)
+    FROM feedback f WHERE f.id = ANY (p_ids) AND f.campaign_id IS NOT NULL AND f.event IS NOT NULL ORDER BY f.id;
+    GET DIAGNOSTICS v_n = ROW_COUNT;
+
+    FOR v_one IN SELECT DISTINCT ON (q.campaign_id, q.delivery_id) q.campaign_id, q.delivery_id, f.provider, f.message_id
+                 FROM feedback f JOIN recipient_queue q ON q.campaign_id = f.campaign_id AND q.delivery_id = f.delivery_id
+                 WHERE f.id = ANY (p_ids) AND f.kind IN ('accepted', 'deferred', 'delivered', 'opened', 'clicked')
+                   AND q.status IN ('unknown', 'pending') ORDER BY q.campaign_id, q.delivery_id LOOP
+        PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', v_one.campaign_id));
+        SELECT * INTO v_row FROM recipient_queue q
+        WHERE q.campaign_id = v_one.campaign_id AND q.delivery_id = v_one.delivery_id FOR UPDATE;
+        -- One that waits does so because the policy wants it sent again, and nobody else: then it need not be.
+        CONTINUE WHEN v_row.status <> 'unknown' AND (v_row.status <> 'pending' OR NOT EXISTS (
+            SELECT FROM events e WHERE e.campaign_id = v_row.campaign_id AND e.delivery_id = v_row.delivery_id
+            AND e.version = v_row.version AND e.type = 'Requeued' AND e.body ->> 'by' = 'policy'));
+        INSERT INTO events (campaign_id, delivery_id, version, type, body)
+        VALUES (v_row.campaign_id, v_row.delivery_id, v_row.version + 1, 'Sent', jsonb_strip_nulls(jsonb_build_object(
+                'attempt', v_row.attempt, 'provider', v_one.provider, 'message_id', v_one.message_id)));
+        UPDATE recipient_queue SET status = 'sent', due_at = NULL, version = version + 1
+        WHERE campaign_id = v_row.campaign_id AND delivery_id = v_row.delivery_id;
+        v_n := v_n + 1;
+    END LOOP;
+    RETURN v_n;
+END $$;
+
+-- Whoever complained, is dead or wants no more is not mailed from now on: the address that was named and the one that we wrote to,
+-- which may differ by more than case. Five soft bounces with nothing that arrived between them say that nobody reads there. In
+-- the order of the hashes, as all who lock contacts.
+CREATE FUNCTION suppress_by_feedback(p_ids bigint[]) RETURNS int
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_one   record;
+    v_n     int := 0;
+BEGIN
+    FOR v_one IN
+        SELECT DISTINCT ON (h.hash) h.hash, coalesce(f.suppress, 'bounced') AS reason, CASE WHEN f.scope = 'list' THEN c.list_id END AS list_id,
+               coalesce('delivery:' || f.campaign_id || '.' || f.delivery_id, 'feedback:' || f.id) AS source
+        FROM feedback f
+        LEFT JOIN recipients r ON r.campaign_id = f.campaign_id AND r.delivery_id = f.delivery_id
+        LEFT JOIN campaigns c ON c.id = f.campaign_id
+        CROSS JOIN LATERAL (SELECT f.address_hash UNION SELECT r.address_hash) AS h(hash)
+        WHERE f.id = ANY (p_ids) AND h.hash IS NOT NULL
+          AND (f.suppress IS NOT NULL OR (f.bounce_class = 'soft' AND 5 <= (
+               SELECT count(*) FROM feedback s WHERE s.address_hash = f.address_hash AND s.bounce_class = 'soft'
+               AND s.occurred_at > coalesce((SELECT max(d.occurred_at) FROM feedback d WHERE d.address_hash = f.address_hash
+                                             AND d.kind IN ('delivered', 'opened', 'clicked')), '-infinity'))))
+        ORDER BY h.hash, f.suppress = 'unsubscribed', f.scope = 'list', f.id LOOP
+        IF v_one.reason <> 'unsubscribed' THEN
+            v_n := v_n + suppress_hash(v_one.hash, v_one.reason, v_one.source)::int;
+        ELSE
+            v_n := v_n + unsubscribe_hash(v_one.hash, v_one.list_id, v_one.source)::int;
+        END IF;
+    END LOOP;
+    RETURN v_n;
+END $$;
+
+-- What an item of a payload says; one row for each element of the array.
+CREATE FUNCTION read_feedback(p_items jsonb) RETURNS TABLE (
+    payload int, item int, provider text, native_key text, natural_key bytea, kind text, bounce_class text, suppress text, scope text,
+    event text, body jsonb, occurred_at timestamptz, address_hash bytea, own_campaign bigint, own_delivery bigint, reference text,
+    message_id text)
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$ SELECT i.payload, i.item, i.provider, i.native_key, decode(i.natural_key, 'hex'), i.kind, i.bounce_class, i.suppress, i.scope, i.event,
+             i.body, i.occurred_at, address_hash(i.recipient), i.own_campaign, i.own_delivery, i.reference, i.message_id
+      FROM jsonb_to_recordset(p_items) AS i(payload int, item int, provider text, native_key text, natural_key text, kind text,
+           bounce_class text, suppress text, scope text, event text, body jsonb, occurred_at timestamptz, recipient text,
+           own_campaign bigint, own_delivery bigint, reference text, message_id text) $$;
+
+-- Takes many posts in one transaction: the payloads as they came, what they say (`payload` counts them from 1), the events and
+-- the suppressions that follow. For each post: stored, repeated (it is here already), replayed (what was signed once came with
+-- another content), stale (signed too long ago). One post after the other in all processes: unique keys in any order cannot
+-- deadlock, and whoever looks for a twin finds it.
+CREATE FUNCTION receive_feedback(p_providers text[], p_digests bytea[], p_nonces text[], p_signed timestamptz[], p_window interval,
+                                 p_payloads bytea[], p_faults text[], p_items jsonb,
+                                 OUT outcomes text[], OUT noted int, OUT appended int, OUT unlinked int)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now    timestamptz;
+    v_id     bigint;
+    v_inbox  bigint[];
+    v_ids    bigint[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM pg_advisory_xact_lock(lock_key('feedback'));
+    v_now := clock();
+
+    -- The payloads.
+    FOR n IN 1 .. cardinality(p_digests) LOOP
+        v_id := NULL;
+        IF p_signed[n] < v_now - p_window OR p_signed[n] > v_now + interval '10 minutes' THEN
+            outcomes[n] := 'stale';
+        ELSE
+            INSERT INTO webhook_inbox (provider, digest, nonce, payload, fault, received_at)
+            VALUES (p_providers[n], p_digests[n], p_nonces[n], p_payloads[n], p_faults[n], v_now)
+            ON CONFLICT DO NOTHING RETURNING id INTO v_id;
+            outcomes[n] := CASE WHEN v_id IS NOT NULL THEN 'stored'
+                WHEN EXISTS (SELECT FROM webhook_inbox w WHERE w.provider = p_providers[n] AND w.digest = p_digests[n]) THEN 'repeated'
+                ELSE 'replayed' END;
+        END IF;
+        v_inbox[n] := v_id;
+    END LOOP;
+
+    -- What they say, each thing once, with its delivery where that is known.
+    WITH said AS MATERIALIZED (SELECT i.*, l.campaign_id, l.delivery_id FROM read_feedback(p_items) i
+                               CROSS JOIN LATERAL delivery_of(i.own_campaign, i.own_delivery, i.message_id, i.reference, i.address_hash) l
+                               WHERE v_inbox[i.payload] IS NOT NULL),
+    added AS (
+        INSERT INTO feedback (inbox_id, item, provider, native_key, natural_key, kind, bounce_class, suppress, scope, event, body, occurred_at,
+                              address_hash, own_campaign, own_delivery, reference, message_id, campaign_id, delivery_id, link_at, noted_at)
+        SELECT v_inbox[s.payload], s.item, s.provider, s.native_key, s.natural_key, s.kind, s.bounce_class, s.suppress, s.scope, s.event, s.body,
+               s.occurred_at, s.address_hash, s.own_campaign, s.own_delivery, s.reference, s.message_id, s.campaign_id, s.delivery_id,
+               CASE WHEN s.campaign_id IS NULL AND coalesce(s.own_campaign::text, s.message_id, s.reference) IS NOT NULL THEN v_now + link_in(0) END, v_now
+        FROM said s ORDER BY s.payload, s.item
+        ON CONFLICT DO NOTHING RETURNING id, link_at)
+    SELECT coalesce(array_agg(a.id), '{}'), count(a.link_at) INTO v_ids, unlinked FROM added a;
+    noted := cardinality(v_ids);
+
+    -- What follows.
+    appended := append_feedback(v_ids);
+    appended := appended + suppress_by_feedback(v_ids);
+END $$;
+
+-- Looks again for the deliveries of feedback that came too early. What is never found stays without one, and is listed. `due_in`
+-- is the time until the next look, null when there is none to come.
+CREATE FUNCTION link_feedback(p_limit int, OUT linked int, OUT given_up int, OUT appended int, OUT due_in interval)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now  timestamptz;
+    v_ids  bigint[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM pg_advisory_xact_lock(lock_key('feedback'));
+    v_now := clock();
+    WITH due AS MATERIALIZED (
+        SELECT f.id, l.campaign_id, l.delivery_id
+        FROM (SELECT * FROM feedback s WHERE s.link_at <= v_now ORDER BY s.link_at LIMIT p_limit) f
+        CROSS JOIN LATERAL delivery_of(f.own_campaign, f.own_delivery, f.message_id, f.reference, f.address_hash) l),
+    looked AS (
+        UPDATE feedback f SET campaign_id = d.campaign_id, delivery_id = d.delivery_id, tries = f.tries + 1,
+                              link_at = CASE WHEN d.campaign_id IS NULL THEN v_now + link_in(f.tries + 1) END
+        FROM due d WHERE f.id = d.id RETURNING f.id, f.campaign_id, f.link_at)
+    SELECT array_agg(k.id) FILTER (WHERE k.campaign_id IS NOT NULL), count(*) FILTER (WHERE k.campaign_id IS NULL AND k.link_at IS NULL)
+    INTO v_ids, given_up FROM looked k;
+    linked := coalesce(cardinality(v_ids), 0);
+    appended := CASE WHEN linked > 0 THEN append_feedback(v_ids) + suppress_by_feedback(v_ids) ELSE 0 END;
+    SELECT greatest(min(f.link_at) - v_now, '0') INTO due_in FROM feedback f WHERE f.link_at IS NOT NULL;
+END $$;
+
+-- A payload read anew, after its reading was mended. What was said differently is put right by events: Retracted for what the log
+-- has and should not, then what it should have; a suppression that nothing else asks for is lifted, and a list that was left by
+-- it is joined again. `fault` as in the inbox. How many items were new, or changed.
+CREATE FUNCTION reread_feedback(p_inbox bigint, p_fault text, p_items jsonb, OUT added int, OUT changed int)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_new  record;
+    v_old  feedback%ROWTYPE;
+    v_id   bigint;
+    v_one  record;
+BEGIN
+    PERFORM pg_advisory_xact_lock(lock_key('feedback'));
+    added := 0;
+    changed := 0;
+    UPDATE webhook_inbox w SET fault = p_fault WHERE w.id = p_inbox AND w.fault IS DISTINCT FROM p_fault;
+    FOR v_new IN SELECT i.*, l.campaign_id, l.delivery_id FROM read_feedback(p_items) i
+                 CROSS JOIN LATERAL delivery_of(i.own_campaign, i.own_delivery, i.message_id, i.reference, i.address_hash) l ORDER BY i.item LOOP
+        SELECT * INTO v_old FROM feedback f
+        WHERE (f.inbox_id = p_inbox AND f.item = v_new.item) OR (f.provider = v_new.provider AND f.native_key = v_new.native_key)
+           OR (f.provider = v_new.provider AND f.natural_key = v_new.natural_key)
+        ORDER BY f.inbox_id = p_inbox AND f.item = v_new.item DESC, f.id LIMIT 1;
+        IF v_old.id IS NULL THEN
+            INSERT INTO feedback (inbox_id, item, provider, native_key, natural_key, kind, bounce_class, suppress, scope, event, body,
+                                  occurred_at, address_hash, own_campaign, own_delivery, reference, message_id, campaign_id, delivery_id, link_at)
+            VALUES (p_inbox, v_new.item, v_new.provider, v_new.native_key, v_new.natural_key, v_new.kind, v_new.bounce_class, v_new.suppress,
+                    v_new.scope, v_new.event, v_new.body, v_new.occurred_at, v_new.address_hash, v_new.own_campaign, v_new.own_delivery,
+                    v_new.reference, v_new.message_id, v_new.campaign_id, v_new.delivery_id,
+                    CASE WHEN v_new.campaign_id IS NULL AND coalesce(v_new.own_campaign::text, v_new.message_id, v_new.reference) IS NOT NULL
+                          THEN clock() END)
+            ON CONFLICT DO NOTHING RETURNING id INTO v_id;
+            CONTINUE WHEN v_id IS NULL;
+            added := added + 1;
+        ELSE
+            CONTINUE WHEN (v_old.kind, v_old.bounce_class, v_old.suppress, v_old.scope, v_old.event, v_old.body, v_old.message_id,
+                           v_old.own_campaign, v_old.own_delivery, v_old.reference, v_old.address_hash)
+                IS NOT DISTINCT FROM (v_new.kind, v_new.bounce_class, v_new.suppress, v_new.scope, v_new.event, v_new.body, v_new.message_id,
+                                      v_new.own_campaign, v_new.own_delivery, v_new.reference, v_new.address_hash);
+            v_id := v_old.id;
+            -- What stays found stays, unless it is found elsewhere now.
+            v_new.campaign_id := coalesce(v_new.campaign_id, v_old.campaign_id);
+            v_new.delivery_id := coalesce(v_new.delivery_id, v_old.delivery_id);
+            IF v_old.event IS NOT NULL AND v_old.campaign_id IS NOT NULL THEN
+                INSERT INTO events (campaign_id, delivery_id, type, body)
+                VALUES (v_old.campaign_id, v_old.delivery_id, 'Retracted', jsonb_build_object('feedback', v_old.id::text, 'was', v_old.event));
+            END IF;
+            UPDATE feedback f SET kind = v_new.kind, bounce_class = v_new.bounce_class, suppress = v_new.suppress, scope = v_new.scope,
+                event = v_new.event, body = v_new.body, occurred_at = v_new.occurred_at, address_hash = v_new.address_hash,
+                own_campaign = v_new.own_campaign, own_delivery = v_new.own_delivery, reference = v_new.reference, message_id = v_new.message_id,
+                campaign_id = v_new.campaign_id, delivery_id = v_new.delivery_id,
+                link_at = CASE WHEN v_new.campaign_id IS NULL AND coalesce(v_new.own_campaign::text, v_new.message_id, v_new.reference) IS NOT NULL
+                          THEN clock() END,
+                tries = CASE WHEN v_new.campaign_id IS NULL THEN 0 ELSE f.tries END
+            WHERE f.id = v_id;
+            IF v_old.suppress IS NOT NULL AND v_old.suppress IS DISTINCT FROM v_new.suppress THEN
+                PERFORM lift_by_feedback(v_old);
+            END IF;
+            changed := changed + 1;
+        END IF;
+        PERFORM append_feedback(ARRAY[v_id]);
+        PERFORM suppress_by_feedback(ARRAY[v_id]);
+    END LOOP;
+END $$;
+
+-- Takes back what one wrong reading did to a person, unless somebody else says the same.
+CREATE FUNCTION lift_by_feedback(p_old feedback) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_sources  text[] := ARRAY['feedback:' || p_old.id, 'delivery:' || p_old.campaign_id || '.' || p_old.delivery_id];
+    v_one      record;
+BEGIN
+    FOR v_one IN
+        SELECT h.hash, k.id AS contact_id FROM (
+            SELECT p_old.address_hash UNION
+            SELECT r.address_hash FROM recipients r WHERE r.campaign_id = p_old.campaign_id AND r.delivery_id = p_old.delivery_id) AS h(hash)
+        JOIN contacts k ON k.address_hash = h.hash
+        WHERE NOT EXISTS (SELECT FROM feedback f WHERE f.address_hash = h.hash AND f.suppress = p_old.suppress AND f.id <> p_old.id)
+        ORDER BY h.hash LOOP
+        IF EXISTS (SELECT FROM suppressions s WHERE s.address_hash = v_one.hash AND s.reason = p_old.suppress AND s.source = ANY (v_sources)) THEN
+            PERFORM unsuppress_hash(v_one.hash, 'reprocess', 'feedback ' || p_old.id || ' reads differently now');
+        END IF;
+        IF p_old.suppress = 'unsubscribed' AND NOT EXISTS (SELECT FROM suppressions s WHERE s.address_hash = v_one.hash) THEN
+            -- The lists that were left by it, of which the person was: their last word on each was this one.
+            PERFORM subscribe_hash(v_one.hash, s.list_id, 'reprocess')
+            FROM subscriptions s WHERE s.contact_id = v_one.contact_id AND NOT s.subscribed
+             AND EXISTS (SELECT FROM events e WHERE e.campaign_id = 0 AND e.delivery_id = v_one.contact_id AND e.type = 'Subscribed'
+                         AND e.body ->> 'list' = s.list_id::text)
+             AND v_sources && ARRAY[(SELECT e.body ->> 'source' FROM events e WHERE e.campaign_id = 0 AND e.delivery_id = v_one.contact_id
+                                     AND e.type = 'Unsubscribed' AND e.body ->> 'list' = s.list_id::text ORDER BY e.version DESC LIMIT 1)];
+        END IF;
+    END LOOP;
+END $$;
+
+-- Payloads that are older than this are forgotten, a few at a time; what was made of them stays. How many.
+CREATE FUNCTION forget_payloads(p_older interval, p_limit int) RETURNS int LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ WITH old AS (SELECT w.id FROM webhook_inbox w WHERE w.payload IS NOT NULL AND w.received_at < clock() - p_older ORDER BY w.id LIMIT p_limit),
+           gone AS (UPDATE webhook_inbox w SET payload = NULL FROM old WHERE w.id = old.id RETURNING w.id)
+      SELECT count(*)::int FROM gone $$;
+
+-- What became of each mail of which a provider spoke, in whatever order it did: the outcome of the highest rank, and flags. What was
+-- retracted was never said.
+CREATE VIEW delivery_feedback AS
+SELECT s.campaign_id, s.delivery_id,
+       CASE WHEN bool_or(s.type = 'Bounced' AND s.kind NOT IN ('dropped', 'failed')) THEN 'bounced'
+            WHEN bool_or(s.type = 'Bounced') THEN 'failed'
+            WHEN bool_or(s.type IN ('Delivered', 'Opened', 'Clicked')) THEN 'delivered'
+            WHEN bool_or(s.type = 'Delayed') THEN 'deferred' ELSE 'pending' END AS outcome,
+       array_remove(ARRAY[CASE WHEN bool_or(s.type = 'Complained') THEN 'complained' END,
+                          CASE WHEN bool_or(s.type = 'Unsubscribed') THEN 'unsubscribed' END,
+                          CASE WHEN bool_or(s.type = 'Clicked') THEN 'clicked' END,
+                          CASE WHEN bool_or(s.type = 'Opened') THEN 'opened' END], NULL) AS flags
+FROM (SELECT e.campaign_id, e.delivery_id, e.type, e.body ->> 'kind' AS kind
+      FROM events e WHERE e.version IS NULL AND e.type IN ('Delivered', 'Bounced', 'Complained', 'Opened', 'Clicked', 'Unsubscribed', 'Delayed')
+        AND NOT EXISTS (SELECT FROM events r WHERE r.campaign_id = e.campaign_id AND r.delivery_id = e.delivery_id AND r.version IS NULL
+                        AND r.type = 'Retracted' AND r.body ->> 'feedback' = e.body ->> 'feedback' AND r.position > e.position)) s
+GROUP BY 1, 2;
+
 ------------------------------------------------------------------------------------------------------------------- roles
 
 -- Whoever runs this owns the tables; everything else runs as postledger_app, which cannot change the log, or reads as
@@ -2212,8 +2771,12 @@ GRANT INSERT, UPDATE ON campaigns, recipients, recipient_queue, senders, contact
 GRANT INSERT ON templates, replies TO postledger_app;
 GRANT INSERT, UPDATE, DELETE ON suppressions, claims, import_rows TO postledger_app;
 GRANT DELETE ON imports TO postledger_app;
-REVOKE SELECT ON secrets, senders FROM postledger_audit;
-GRANT SELECT (id, name, url, created_at, rate_count, rate_per) ON senders TO postledger_audit;
+GRANT INSERT, UPDATE ON webhook_inbox, feedback TO postledger_app;
+GRANT INSERT, UPDATE ON api_keys TO postledger_app;
+GRANT INSERT, UPDATE, DELETE ON idempotency_keys TO postledger_app;
+REVOKE SELECT ON secrets, senders, api_keys, idempotency_keys FROM postledger_audit;
+GRANT SELECT (id, name, scopes, created_at, revoked_at) ON api_keys TO postledger_audit;
+GRANT SELECT (id, name, url, created_at, rate_count, rate_per, mail_from) ON senders TO postledger_audit;
 -- It runs with its owner's rights, so who may only read must not call it.
 REVOKE EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) FROM postledger_audit;
 GRANT EXECUTE ON FUNCTION enqueue(text, text, text, text, jsonb, timestamptz, boolean) TO postledger_enqueue;

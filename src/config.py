@@ -5,12 +5,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .errors import ConfigurationError
 
 DEFAULTS = {"schema": "postledger", "data": ".postledger", "http": "127.0.0.1:8025"}
 NAMES = ("database", "listen", "schema", "data", "http", "url")
+PROVIDERS = ("mailgun", "sendgrid", "ses", "postmark")
+
+
+@frozen
+class Webhooks:
+    """By what each provider's posts are known to be theirs; several where one takes another's place.
+
+    They are read from POSTLEDGER_WEBHOOK_MAILGUN and so on, divided by spaces, and never shown.
+    """
+
+    mailgun: tuple[str, ...] = ()
+    """Webhook signing keys."""
+    sendgrid: tuple[str, ...] = ()
+    """Public keys of the signed event webhook, in base64."""
+    ses: tuple[str, ...] = ()
+    """ARNs of the SNS topics."""
+    postmark: tuple[str, ...] = ()
+    """user:password, as in the address of the webhook."""
 
 
 @frozen
@@ -27,6 +45,7 @@ class Config:
     """Host and port."""
     url: str | None
     """The public base of the links in mails, without a final slash."""
+    webhooks: Webhooks = field(factory=Webhooks, repr=False)
 
 
 @frozen
@@ -61,6 +80,7 @@ def load(environ: Mapping[str, str], **flags: str | None) -> Config:
         data=_folder(data),
         http=_host_and_port(http),
         url=_base_url(url) if url else None,
+        webhooks=Webhooks(**{name: _several(name, environ) for name in PROVIDERS}),
     )
 
 
@@ -93,6 +113,10 @@ def _setting(name: str, flag: str | None, environ: Mapping[str, str]) -> _Settin
         if value:
             return _Setting(source, value)
     return None
+
+
+def _several(provider: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(environ.get(f"POSTLEDGER_WEBHOOK_{provider.upper()}", "").split())
 
 
 def _database(setting: _Setting) -> str:
@@ -152,6 +176,11 @@ def _base_url(setting: _Setting) -> str:
     if not setting.value.isascii() or not re.fullmatch(r"[!-~]+", setting.value):
         raise setting.wrong("which has spaces or letters outside ASCII", remedy)
     return setting.value.rstrip("/")
+
+
+def read_address(source: str, value: str) -> tuple[str, int]:
+    """Host and port. Raises ConfigurationError, which names `source`."""
+    return _host_and_port(_Setting(source, value))
 
 
 def _is_port(text: str) -> bool:

@@ -17,16 +17,20 @@ from .runner import guarded
 # A module is imported when its command is asked for: `campaign list` need not wait for a template engine.
 _COMMANDS = {
     "send": "send",
+    "up": "serve",
+    "serve": "serve",
     "work": "operate",
     "campaign": "campaign",
     "contacts": "contacts",
     "suppress": "suppress",
+    "webhooks": "webhooks",
     "audit": "audit",
+    "keys": "keys",
     "migrate": "operate",
     "doctor": "doctor",
     "demo": "demo",
 }
-_NOT_BUILT = ("up", "serve", "projections", "erase", "keys")
+_NOT_BUILT = ("projections", "erase")
 
 _HELP = """\
 Campaigns by mail on PostgreSQL, with a log that proves what became of each recipient.
@@ -54,7 +58,7 @@ Environment (the flags of the same names win, empty is unset):
   POSTLEDGER_LISTEN    its direct address, where that is a pooler
   POSTLEDGER_SCHEMA    schema of this installation      (postledger)
   POSTLEDGER_DATA      folder of the private PostgreSQL (.postledger)
-  POSTLEDGER_HTTP      where `serve` will listen        (127.0.0.1:8025)
+  POSTLEDGER_HTTP      where `serve` and `up` listen    (127.0.0.1:8025)
   POSTLEDGER_URL       public https base of unsubscribe links
   POSTLEDGER_DEBUG     any value: as --verbose"""
 

@@ -12,6 +12,7 @@ from ..database import Connection
 from ..errors import UnavailableError
 from ..events.fold import ReplayError
 from ..events.text import write_moment
+from ..ledger.documents import moment as write_time
 from ..ledger.moments import Moment
 from ..projections.as_of import AsOf
 from ..projections.as_of import as_of as read_as_of
@@ -22,7 +23,6 @@ from ..projections.replay import replay as read_replay
 from ..projections.verify import Verification
 from ..projections.verify import verify as compare
 from .connecting import connected, opened
-from .documents import moment as write_time
 from .exits import Exit
 from .options import Given, Group, not_built_command
 from .output import complain, document, flush, json_line, note, number, say, table

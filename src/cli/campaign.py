@@ -12,13 +12,13 @@ from ..database import Connection
 from ..errors import UsageError
 from ..ledger import operating, pages, scheduling
 from ..ledger.campaigns import STATUSES
+from ..ledger.documents import campaign_document, recipient_document
 from ..ledger.moments import Moment
 from ..ledger.writing import OFF
 from ..projections.find import FoundCampaign, find_campaign, find_recipient
 from . import report
 from .connecting import appending, connected
 from .create import create
-from .documents import campaign_document, recipient_document
 from .exits import Exit
 from .options import Given, Group
 from .output import document, note, number, say, table

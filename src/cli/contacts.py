@@ -12,11 +12,11 @@ from ..errors import DataError
 from ..ledger import contacts as ledger
 from ..ledger.audience.header import Columns
 from ..ledger.contacts import Imported
+from ..ledger.documents import moment
 from ..ledger.sealing import seal_all
 from ..ledger.writing import MANY
 from ..messages.addresses import CONTROLS, InvalidAddress, normalise
 from .connecting import appending, connected, opened, straight
-from .documents import moment
 from .exits import Exit
 from .options import Given, Group
 from .output import document, number, say, table

@@ -9,16 +9,17 @@ import click
 from attrs import frozen
 
 from ..ledger import writing
+from ..ledger.documents import campaign_document
 from ..ledger.senders import Rate
 from ..ledger.writing import Order
 from .connecting import appending
-from .documents import campaign_document
 from .exits import Exit
 from .letters import Letter, campaign_name, read_letter
 from .options import Command, Given, duration
 from .output import document, note, say
 from .runner import run
 from .timing import length, percent, rate
+from .tracking import check_tracks, tracks
 from .via import provider_of
 
 
@@ -40,6 +41,7 @@ class Flags:
     expires: timedelta | None
     rate: Rate | Literal["off"] | None
     max_errors: int | None
+    track: tuple[str, ...] | None
 
 
 @click.command(
@@ -81,6 +83,12 @@ class Flags:
     "--rate", type=rate, metavar="N/UNIT|off", help="Mails per s, m, h or d through --via, for all its campaigns."
 )
 @click.option("--max-errors", type=percent, metavar="N%|off", help="Share of failures above which it pauses: 50%.")
+@click.option(
+    "--track",
+    type=tracks,
+    metavar="opens,clicks|off",
+    help="What is noted of its readers, through pictures and links that lead to --url: off.",
+)
 @click.pass_obj
 def create(given: Given, /, **flags: Any) -> int:
     """Write a campaign down, to be started later: `campaign start`, `campaign schedule`.
@@ -89,6 +97,7 @@ def create(given: Given, /, **flags: Any) -> int:
     into a standing one, by SQL: enqueue(campaign, email, key, name, data, due_at).
     """
     said = Flags(**flags)
+    check_tracks(said.track, given.config())
     letter = read_letter(
         said.subject, said.mail_from, said.html, said.text, base_url=given.config().url, kind=said.kind
     )
@@ -108,6 +117,7 @@ async def _create(given: Given, flags: Flags, letter: Letter) -> int:
         priority=flags.priority,
         expires=flags.expires,
         max_errors=flags.max_errors,
+        track=flags.track,
         rate=flags.rate,
         kind=flags.kind,
     )

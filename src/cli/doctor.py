@@ -16,10 +16,10 @@ from ..database import Blocks, Database, fetch_one, is_pooled
 from ..database.migrate import check_hidden, check_version, installed_version
 from ..errors import ConfigurationError, PostledgerError, UnavailableError
 from ..ledger import senders
+from ..ledger.documents import moment as write_time
 from ..projections.lag import read_lag
 from ..workers.providers import registry
 from .connecting import opened, straight
-from .documents import moment as write_time
 from .exits import Exit, code_of
 from .options import Command, Given
 from .output import document, say

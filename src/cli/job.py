@@ -14,6 +14,7 @@ from ..database import Connection, Database
 from ..ledger import campaigns, pages, writing
 from ..ledger.audience import staging
 from ..ledger.audience.staging import Staged
+from ..ledger.documents import campaign_document
 from ..ledger.queue import Delivery
 from ..ledger.sealing import seal_all
 from ..ledger.writing import Order, Written
@@ -23,7 +24,6 @@ from ..workers.worker import WorkerOptions
 from ..workers.writer import Writer
 from . import report
 from .connecting import opened, straight
-from .documents import campaign_document
 from .exits import Exit
 from .output import document
 from .people import Check, People

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import click
 import structlog
 
+from ..config import read_address
 from ..database import Database, begin_epoch, foreign_epoch, prepare_login
 from ..database import migrate as install
 from ..embedded import running
@@ -39,18 +41,20 @@ YEARS = 1e9
     "--grace", type=duration(), default="30s", metavar="TIME", show_default=True, help="For sends under way at the end."
 )
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to do but what is scheduled or paused.")
+@click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus reads what this process measures: /metrics.")
 @click.pass_obj
-def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool) -> int:
+def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool, metrics: str | None) -> int:
     """Send what is due, for all campaigns, until SIGTERM or Ctrl-C.
 
     Start as many as you like, on any machine. A worker that is stopped finishes what it has begun, within --grace, and
     gives the rest back; one that is killed is noticed by the others. A second signal leaves at once.
     """
     config = given.config()
+    address = None if metrics is None else read_address("--metrics", metrics)
     options = WorkerOptions(concurrency=concurrency, grace=grace.total_seconds(), base_url=config.url)
 
     async def serve(interrupts: Interrupts) -> int:
-        async with opened(config) as database:
+        async with _measured(address), opened(config) as database:
             worker = Worker(database, options, listen=straight(config, database))
             await worker.open()
             with interrupts.gently():
@@ -60,6 +64,18 @@ def work(given: Given, concurrency: int, grace: timedelta, until_idle: bool) -> 
         return Exit.OK
 
     return run(given, serve, level="info")
+
+
+@asynccontextmanager
+async def _measured(address: tuple[str, int] | None) -> AsyncIterator[None]:
+    if address is None:
+        yield
+        return
+    from ..http.metrics import serving_metrics  # a worker that nobody measures need not load a web server
+
+    async with serving_metrics(address) as url:
+        log.info("measured", url=f"{url}/metrics")
+        yield
 
 
 async def _work(worker: Worker, interrupts: Interrupts, *, until_idle: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from attrs import define, field
 
 from ..config import NAMES, Config, load
 from ..errors import UsageError
+from ..ledger import lengths
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -36,7 +36,7 @@ _HELP = {
     "listen": ("URL", "Its direct address, where --database is a pooler. [POSTLEDGER_LISTEN]"),
     "schema": ("NAME", "Schema of this installation: postledger. [POSTLEDGER_SCHEMA]"),
     "data": ("FOLDER", "The private PostgreSQL, where no --database is named: .postledger. [POSTLEDGER_DATA]"),
-    "http": ("HOST:PORT", "Where `serve` will listen: 127.0.0.1:8025. [POSTLEDGER_HTTP]"),
+    "http": ("HOST:PORT", "Where `serve` and `up` listen: 127.0.0.1:8025. [POSTLEDGER_HTTP]"),
     "url": ("URL", "Public https base of the links in mails, for unsubscribing. [POSTLEDGER_URL]"),
 }
 
@@ -123,20 +123,14 @@ def _hidden(option: click.Option) -> click.Option:
     return option
 
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
 def duration(least: timedelta = timedelta(0)) -> Callable[[str], timedelta]:
     """An option's type: 90s, 15m, 24h, 2d, up to a year; a bare number is seconds."""
 
     def convert(value: str) -> timedelta:
-        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d|)", value.strip())
-        if found is None:
-            raise click.BadParameter(f"{value!r} is no duration: write 90s, 15m, 24h or 2d")
-        read = timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
-        if not least <= read <= timedelta(days=366):
-            raise click.BadParameter(f"{value!r} is not between {least.total_seconds():g}s and 366d")
-        return read
+        try:
+            return lengths.read(value, least)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
     return convert
 

@@ -21,6 +21,7 @@ from .output import note
 from .people import FromList, people_of
 from .runner import run
 from .timing import length, moment, moment_notes, percent, rate
+from .tracking import check_tracks, tracks
 from .via import provider_of
 
 
@@ -51,6 +52,7 @@ class Flags:
     expires: timedelta | None
     rate: Rate | Literal["off"] | None
     max_errors: int | None
+    track: tuple[str, ...] | None
 
 
 @click.command(
@@ -128,6 +130,12 @@ class Flags:
     metavar="N%|off",
     help="Share of failures among the last outcomes above which it pauses: 50% of 1,000.",
 )
+@click.option(
+    "--track",
+    type=tracks,
+    metavar="opens,clicks|off",
+    help="What is noted of its readers, through pictures and links that lead to --url: off.",
+)
 @click.option("--priority", type=click.IntRange(-1_000_000, 1_000_000), help="Higher ones are served first: 0.")
 @click.option("--unknown", type=click.Choice(["resend", "hold"]), help="What follows an unknown outcome: resend.")
 @click.option(
@@ -153,6 +161,7 @@ def send(given: Given, /, **flags: Any) -> int:
 def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
     """All that can be found wrong without a database is found here."""
     config = given.config()
+    check_tracks(flags.track, config)
     letter = read_letter(flags.subject, flags.mail_from, flags.html, flags.text, base_url=config.url)
     name = campaign_name(flags.name, flags.html, flags.subject)
     provider = provider_of(flags.via, concurrency=flags.concurrency)
@@ -178,6 +187,7 @@ def job_of(given: Given, flags: Flags, files: ExitStack) -> Job:
             expires=flags.expires,
             missed_after=flags.missed,
             max_errors=flags.max_errors,
+            track=flags.track,
             at=None if flags.at is None else flags.at.at,
             rate=flags.rate,
             list=people.list if isinstance(people, FromList) else None,

@@ -17,7 +17,7 @@ from .upgrade import sql
 
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SECRETS = ("address", "unsubscribe")
 
 PATIENCE = 600.0

@@ -33,7 +33,7 @@ class _Campaign(Event):
 class Drafted(_Campaign):
     """The campaign was written down; `template` is a content hash.
 
-    `give_up`, `expires` and `missed_after` are seconds, `max_errors` percent.
+    `give_up`, `expires` and `missed_after` are seconds, `max_errors` percent; `track` of opens and clicks.
     """
 
     type: ClassVar[str] = "Drafted"
@@ -50,6 +50,7 @@ class Drafted(_Campaign):
     expires: int | None = None
     missed_after: int | None = None
     max_errors: int | None = None
+    track: tuple[str, ...] = ()
 
 
 @frozen
@@ -71,6 +72,7 @@ class Changed(_Campaign):
     expires: int | None = None
     missed_after: int | None = None
     max_errors: int | None = None
+    track: tuple[str, ...] = ()
 
 
 @frozen

@@ -132,56 +132,93 @@ class Evidence(Observation):
 
 
 @frozen
-class Delivered(Observation):
+class _Told(Observation):
+    """What a provider, or a reader by one of our links, told us; without these it was one of our own links.
+
+    `feedback` is the id of the table's row, which Retracted names; `occurred_at` is the provider's word for it.
+    """
+
+    provider: str | None = field(default=None, kw_only=True)
+    feedback: str | None = field(default=None, kw_only=True)
+    occurred_at: datetime | None = field(default=None, kw_only=True)
+
+
+@frozen
+class Retracted(Observation):
+    """What stands under the id `feedback` as the event `was` was read wrongly, and does not count from here on."""
+
+    type: ClassVar[str] = "Retracted"
+    feedback: str
+    was: str
+
+
+@frozen
+class Delivered(_Told):
     """The recipient's server took the mail."""
 
     type: ClassVar[str] = "Delivered"
 
 
 @frozen
-class Bounced(Observation):
-    """The mail came back after it had been accepted; `kind` as in hard, soft, block."""
+class Bounced(_Told):
+    """The mail came back after it had been accepted; `code` is the status that the receiver gave.
+
+    `kind`: hard (no such mailbox), soft (perhaps another day), block (refused for who sent it, or what), undetermined;
+    or dropped (never tried: the provider's own list), failed (the provider could not make a mail of it).
+    """
 
     type: ClassVar[str] = "Bounced"
     kind: str
+    code: str | None = None
 
 
 @frozen
-class Complained(Observation):
+class Complained(_Told):
     """The recipient called it spam."""
 
     type: ClassVar[str] = "Complained"
 
 
 @frozen
-class Opened(Observation):
-    """Somebody or something loaded the mail's pictures."""
+class Opened(_Told):
+    """Somebody or something loaded the mail's pictures; `automatic`: why it is taken for something."""
 
     type: ClassVar[str] = "Opened"
+    automatic: str | None = None
 
 
 @frozen
-class Clicked(Observation):
-    """Somebody or something followed a link of the mail."""
+class Clicked(_Told):
+    """Somebody or something followed a link of the mail; `automatic` as in Opened.
+
+    `link` is the beginning of the sha256 of its target, in hex: the target may say who it was made for.
+    """
 
     type: ClassVar[str] = "Clicked"
+    link: str | None = None
+    automatic: str | None = None
 
 
 @frozen
-class Unsubscribed(Observation):
-    """The recipient asked through this mail for no more."""
+class Unsubscribed(_Told):
+    """The recipient asked through this mail for no more: of this `list`, or at all (None).
+
+    `channel`: one_click (RFC 8058), page, or whoever told us.
+    """
 
     type: ClassVar[str] = "Unsubscribed"
+    channel: str | None = None
+    list: str | None = None
 
 
 @frozen
-class Delayed(Observation):
+class Delayed(_Told):
     """The provider still tries to hand it over."""
 
     type: ClassVar[str] = "Delayed"
 
 
-Feedback: TypeAlias = Delivered | Bounced | Complained | Opened | Clicked | Unsubscribed | Delayed
+Feedback: TypeAlias = Delivered | Bounced | Complained | Opened | Clicked | Unsubscribed | Delayed | Retracted
 
 Change: TypeAlias = (
     Queued | Claimed | Sent | Deferred | Released | Failed | OutcomeUnknown | Requeued | Skipped | Cancelled

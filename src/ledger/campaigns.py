@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from attrs import fields, frozen
+from attrs import field, fields, frozen
 
 from ..database import Blocks, Connection
 from ..errors import NotFoundError
@@ -43,6 +43,10 @@ class Source:
         return digest.hexdigest()
 
 
+def _tracked(kinds: Iterable[str]) -> tuple[str, ...]:
+    return tuple(kinds)
+
+
 @frozen
 class Settings:
     """What a campaign is to do, beside its letter and its people."""
@@ -63,6 +67,8 @@ class Settings:
     """None: a start that was missed is made up for, however late."""
     max_errors: int | None = None
     """Percent of failures above which it pauses; None: the default, 100: never."""
+    track: tuple[str, ...] = field(default=(), converter=_tracked)
+    """What is noted of its readers, of `opens` and `clicks`; nothing by default."""
 
 
 @frozen
@@ -95,7 +101,7 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
     """The campaign with this id. Raises NotFoundError."""
     row = await conn.fetchrow(sql.by_id, campaign_id)
     if row is None:
-        raise NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
+        raise _missing(campaign_id)
     return Campaign(
         settings=Settings(**{attribute.name: row[attribute.name] for attribute in fields(Settings)}),
         source=Source(row["subject"], row["html"], row["text"]),
@@ -105,6 +111,26 @@ async def read(conn: Connection, campaign_id: int) -> Campaign:
             if attribute.name not in ("settings", "source")
         },
     )
+
+
+async def check_there(conn: Connection, campaign_id: int) -> str:
+    """The status of the campaign with this id. Raises NotFoundError."""
+    status: str | None = await conn.fetchval(sql.status, campaign_id)
+    if status is None:
+        raise _missing(campaign_id)
+    return status
+
+
+async def name_of(conn: Connection, campaign_id: int) -> str:
+    """The name of the campaign with this id. Raises NotFoundError."""
+    name: str | None = await conn.fetchval(sql.name_of, campaign_id)
+    if name is None:
+        raise _missing(campaign_id)
+    return name
+
+
+def _missing(campaign_id: int) -> NotFoundError:
+    return NotFoundError(f"no campaign has the id {campaign_id}: 'postledger campaign list' shows them all")
 
 
 async def counts(conn: Connection, campaign_id: int) -> dict[str, int]:
@@ -139,6 +165,7 @@ async def draft(conn: Connection, settings: Settings, source: Source) -> int:
         _seconds(settings.missed_after),
         settings.max_errors,
         settings.list_id,
+        settings.track,
     )
     return campaign_id
 
@@ -165,6 +192,7 @@ async def redraft(
         _seconds(settings.missed_after),
         settings.max_errors,
         settings.list_id,
+        settings.track,
     )
 
 
@@ -180,6 +208,7 @@ def _changed(settings: Settings, source: Source, changed: Sequence[str]) -> dict
         "template": source.hash,
         "list": None if settings.list_id is None else str(settings.list_id),
         **{name: getattr(settings, name) for name in ("unknown", "attempts", "priority", "max_errors")},
+        "track": settings.track or None,
         **{
             name: None if value is None else round(value.total_seconds())
             for name in ("give_up", "expires", "missed_after")

@@ -1,7 +1,7 @@
 -- name: by_id
 -- A campaign with its letter and sender; the password stands apart.
 SELECT c.id, c.name, c.generation, c.kind, c.status::text, c.version, c.pause_reason, c.resume_at, c.unknown, c.attempts, c.max_deferred,
-       c.give_up, c.priority, c.list_id, c.expires, c.missed_after, c.max_errors, c.mail_from, c.reply_to, c.template, c.sender_id,
+       c.give_up, c.priority, c.list_id, c.expires, c.missed_after, c.max_errors, c.track, c.mail_from, c.reply_to, c.template, c.sender_id,
        c.created_at, c.starts_at, c.started_at, c.finished_at,
        t.subject, t.html, t.text, s.name AS sender_name, s.url AS sender_url, rate_text(s.rate_count, s.rate_per) AS rate,
        l.name AS list_name
@@ -17,6 +17,9 @@ SELECT id FROM campaigns WHERE $1::bigint IS NULL OR id < $1 ORDER BY id DESC LI
 
 -- name: counts
 SELECT audience, pending, sending, sent, failed, skipped, cancelled, unknown FROM campaign_progress WHERE campaign_id = $1
+
+-- name: name_of
+SELECT name FROM campaigns WHERE id = $1
 
 -- name: status
 SELECT status::text FROM campaigns WHERE id = $1
@@ -39,13 +42,13 @@ SELECT url, secret FROM senders WHERE id = $1
 -- name: draft
 -- Lengths of time in seconds alone: a day has 24 hours, whatever the clocks of the session's zone do.
 SELECT draft_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, make_interval(secs => $10), $11, $15, make_interval(secs => $12),
-                      make_interval(secs => $13), $14)
+                      make_interval(secs => $13), $14, $16)
 
 -- name: redraft
 -- A letter may change until the campaign starts; change_campaign records it.
 UPDATE campaigns SET template = $2, sender_id = $3, mail_from = $4, reply_to = $5, unknown = $6, attempts = $7, max_deferred = $8,
     give_up = make_interval(secs => $9), priority = $10, expires = make_interval(secs => $11),
-    missed_after = make_interval(secs => $12), max_errors = $13, list_id = $14
+    missed_after = make_interval(secs => $12), max_errors = $13, list_id = $14, track = $15
 WHERE id = $1
 
 -- name: change

@@ -121,10 +121,13 @@ async def unsubscribe(conn: Connection, address: str, list_id: int | None, sourc
 async def subscribe(conn: Connection, address: str, list_id: int, source: str = OPERATOR) -> bool:
     """Puts an address on a list because the person wants it, which undoes an unsubscription from that list.
 
-    False: it was so already. Raises InvalidAddress, and PL002 for who is suppressed or was erased.
+    False: it was so already. Raises InvalidAddress, and PL002 for who is suppressed or was erased. The address is kept:
+    a list is written to by what its contacts' rows say.
     """
+    normal = normalise(address).full
     async with conn.transaction():
-        done: bool = await conn.fetchval(sql.subscribe, normalise(address).full, list_id, source)
+        done: bool = await conn.fetchval(sql.subscribe, normal, list_id, source)
+        await conn.execute(sql.know_address, normal)
     return done
 
 

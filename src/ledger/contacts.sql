@@ -31,6 +31,10 @@ SELECT unsubscribe_hash(address_hash($1), $2, $3)
 -- name: subscribe
 SELECT subscribe_hash(address_hash($1), $2, $3)
 
+-- name: know_address
+-- Of somebody who was known by hash alone, or not at all.
+UPDATE contacts SET email = $1 WHERE address_hash = address_hash($1) AND email IS NULL AND erased_at IS NULL
+
 -- name: analyze
 -- After many new ones the planner should know of them. Only the owner may; for anybody else it is a warning.
 ANALYZE contacts, subscriptions, events

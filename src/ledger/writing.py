@@ -29,7 +29,7 @@ MANY = 100_000
 """Accepted rows after which the planner's statistics are renewed."""
 
 
-NUMBERS = ("unknown", "attempts", "give_up", "priority", "expires", "missed_after", "max_errors")
+NUMBERS = ("unknown", "attempts", "give_up", "priority", "expires", "missed_after", "max_errors", "track")
 
 
 @frozen
@@ -47,6 +47,7 @@ class Order:
     expires: timedelta | None = None
     missed_after: timedelta | None = None
     max_errors: int | None = None
+    track: tuple[str, ...] | None = None
     at: datetime | None = None
     rate: Rate | Literal["off"] | None = None
     """The sender's: whoever says one changes it for all campaigns through it."""
@@ -213,7 +214,7 @@ async def _agree(conn: Connection, old: Campaign, order: Order, settings: Settin
     if order.at is not None and begun and order.at != old.starts_at:
         since = "" if old.started_at is None else f" at {short(old.started_at)}"
         raise DataError(f'campaign "{order.name}" has begun{since}: leave --at out, or choose another --name')
-    fields = _differences(old, settings, order.source)
+    fields = differences(old, settings, order.source)
     if not fields:
         return
     if old.status == "draft":
@@ -244,10 +245,12 @@ FLAGS = {
     "expires": "--expires",
     "missed_after": "--missed",
     "max_errors": "--max-errors",
+    "track": "--track",
 }
 
 
-def _differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
+def differences(old: Campaign, settings: Settings, source: Source) -> list[str]:
+    """The names of all in which a campaign differs from what is asked for now."""
     numbers = [name for name in NUMBERS if name != "unknown" and getattr(old.settings, name) != getattr(settings, name)]
     return campaigns.differences(old, settings, source) + numbers
 

@@ -19,6 +19,7 @@ from .letter import Campaign, Letter, Recipient
 from .markup import Markup
 from .tags import TemplateError
 from .templates import SafeHtml, Template
+from .tracking import TrackedLinks
 from .unsubscribe import UnsubscribeLinks
 
 __all__ = ["Campaign", "Composed", "Letter", "Press", "Recipient", "RenderError", "compose", "prepare"]
@@ -97,10 +98,13 @@ class Press:
         date: datetime,
         attempt: int,
         unsubscribe: UnsubscribeLinks | None,
+        tracked: TrackedLinks | None = None,
     ) -> Composed:
         """See the function of this name."""
         url = None if unsubscribe is None else unsubscribe.url(recipient.campaign_id, recipient.delivery_id)
         subject, text, html = self._render(_values(recipient, campaign, url))
+        if tracked is not None:  # after rendering: the address of a link may be made of several values
+            html = tracked.apply(html, recipient.campaign_id, recipient.delivery_id)
         message_id = f"<{recipient.delivery_id}.{recipient.campaign_id}@{self._domain}>"
         head = "".join(
             [

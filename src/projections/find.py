@@ -6,6 +6,7 @@ from ..database import Blocks, Connection
 from ..errors import NotFoundError, UsageError
 from ..events.text import scrub
 from ..messages.addresses import InvalidAddress, normalise
+from .records import Row
 
 sql = Blocks("postledger.projections", "find.sql")
 
@@ -71,6 +72,14 @@ async def find_recipient(conn: Connection, campaign: FoundCampaign, word: str) -
             f"({shown}{more})"
         )
     return FoundRecipient(*found[0])
+
+
+async def find_delivery(conn: Connection, delivery_id: int) -> Row:
+    """A delivery by its id alone: who, in which campaign, how it stands, and what came of it. Raises NotFoundError."""
+    row = await conn.fetchrow(sql.delivery, delivery_id)
+    if row is None:
+        raise NotFoundError(f"no delivery has the id {delivery_id}")
+    return row
 
 
 def _id_in(word: str) -> int | None:

@@ -22,3 +22,26 @@ FROM unnest($1::bigint[]) AS c(id) CROSS JOIN (SELECT $2::bigint AS id) d LEFT J
 WHERE r.delivery_id IS NOT NULL
    OR EXISTS (SELECT FROM recipient_queue q WHERE q.campaign_id = c.id AND q.delivery_id = d.id)
    OR (d.id <> 0 AND EXISTS (SELECT FROM events e WHERE e.campaign_id = c.id AND e.delivery_id = d.id))
+
+-- name: delivery
+-- One delivery by its id alone: a probe of the queue's key per campaign, the newest first, until it is found; with the worst
+-- feedback that was heard, and what its last tries came to.
+SELECT c.id AS campaign_id, c.name AS campaign, q.delivery_id, r.recipient_key AS key, r.email, r.name, r.data,
+       q.status::text AS status, q.attempt, q.due_at, q.version,
+       (SELECT lower(e.type) FROM events e
+        WHERE e.campaign_id = c.id AND e.delivery_id = q.delivery_id AND e.version IS NULL
+          AND e.type IN ('Delivered', 'Bounced', 'Complained')
+        ORDER BY array_position(ARRAY['Complained', 'Bounced', 'Delivered'], e.type) LIMIT 1) AS feedback,
+       (SELECT coalesce(e.body ->> 'code', e.body ->> 'reason') FROM events e
+        WHERE e.campaign_id = c.id AND e.delivery_id = q.delivery_id
+          AND e.type IN ('Deferred', 'Failed', 'Skipped', 'OutcomeUnknown', 'Released')
+        ORDER BY e.version DESC LIMIT 1) AS last_code,
+       s.at AS sent_at, s.message_id
+FROM (SELECT id, name FROM campaigns ORDER BY id DESC OFFSET 0) c
+CROSS JOIN LATERAL (SELECT o.delivery_id, o.status, o.attempt, o.due_at, o.version FROM recipient_queue o
+                    WHERE o.campaign_id = c.id AND o.delivery_id = $1 OFFSET 0) q
+LEFT JOIN recipients r ON r.campaign_id = c.id AND r.delivery_id = q.delivery_id
+LEFT JOIN LATERAL (SELECT e.at, e.body ->> 'message_id' AS message_id FROM events e
+                   WHERE e.campaign_id = c.id AND e.delivery_id = q.delivery_id AND e.type = 'Sent'
+                   ORDER BY e.version DESC LIMIT 1) s ON true
+LIMIT 1

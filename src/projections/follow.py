@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from attrs import frozen
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, fetch_one
 from ..errors import DataError
 from .records import Row
 
@@ -74,21 +74,66 @@ class Follower(Protocol):
     async def apply(self, conn: Connection, events: Sequence[Row]) -> None: ...
 
 
-async def read_page(conn: Connection, after: Checkpoint, limit: int = PAGE) -> Page:
-    """Up to `limit` events after a checkpoint. `conn` is in READ COMMITTED, or in one snapshot.
+async def head(conn: Connection) -> Checkpoint:
+    """The end of what has been sealed."""
+    row = await conn.fetchrow(sql.head, LANE)
+    return Checkpoint() if row is None else Checkpoint(*row)
+
+
+async def reachable_head(conn: Connection, after: Checkpoint) -> Checkpoint:
+    """The same for who has come to `after`.
 
     Raises DataError for a checkpoint beyond the end: it comes from another database, or from a later state of this one.
     """
-    head = await _head(conn)  # before the page, which then has all up to it, and perhaps more
-    if after > head:
+    found = await head(conn)
+    if after > found:
         raise DataError(
-            f"the checkpoint is beyond the last block, {head.block_no}: it is of another database, or of this one "
+            f"the checkpoint is beyond the last block, {found.block_no}: it is of another database, or of this one "
             "before that was restored to an earlier time"
         )
+    return found
+
+
+async def read_page(conn: Connection, after: Checkpoint, limit: int = PAGE) -> Page:
+    """Up to `limit` events after a checkpoint. `conn` is in READ COMMITTED, or in one snapshot.
+
+    Raises DataError for a checkpoint beyond the end.
+    """
+    end = await reachable_head(conn, after)  # before the page, which then has all up to it, and perhaps more
     events = await conn.fetch(sql.page, LANE, after.block_no, after.position, limit)
     last = Checkpoint(events[-1]["block_no"], events[-1]["position"]) if events else after
     is_last = len(events) < limit
-    return Page(events, max(last, head) if is_last else last, is_last)
+    return Page(events, max(last, end) if is_last else last, is_last)
+
+
+async def read_page_of(conn: Connection, after: Checkpoint, campaign_id: int, limit: int = PAGE) -> Page:
+    """The same of one campaign: its events among the next `limit`, so perhaps none before the last page."""
+    end = await reachable_head(conn, after)
+    rows = await conn.fetch(sql.page_of, LANE, after.block_no, after.position, limit, campaign_id)
+    last = Checkpoint(rows[-1]["block_no"], rows[-1]["position"]) if rows else after
+    is_last = not rows or rows[0]["n"] < limit
+    events = [row for row in rows if row["campaign_id"] == campaign_id]
+    return Page(events, max(last, end) if is_last else last, is_last)
+
+
+@frozen
+class Touched:
+    """Whose events the next page has; its `checkpoint` and `is_last` are those of a Page."""
+
+    campaigns: Sequence[int]
+    checkpoint: Checkpoint
+    is_last: bool
+
+
+async def read_touched(conn: Connection, after: Checkpoint, limit: int = PAGE) -> Touched:
+    """For who wants to know where something happened, and not what: nothing of the events leaves the server."""
+    end = await reachable_head(conn, after)
+    campaigns, count, block_no, position = await fetch_one(
+        conn, sql.touched, LANE, after.block_no, after.position, limit
+    )
+    last = Checkpoint(block_no, position) if count else after
+    is_last = count < limit
+    return Touched(campaigns, max(last, end) if is_last else last, is_last)
 
 
 async def step(conn: Connection, follower: Follower, limit: int = PAGE) -> Page | None:
@@ -129,11 +174,6 @@ async def rebuild(
             count += len(page.events)
         await conn.execute(sql.move, follower.name, page.checkpoint.block_no, page.checkpoint.position)
     return count
-
-
-async def _head(conn: Connection) -> Checkpoint:
-    row = await conn.fetchrow(sql.head, LANE)
-    return Checkpoint() if row is None else Checkpoint(*row)
 
 
 async def _lock(conn: Connection, name: str) -> Checkpoint | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from attrs import frozen
 
-from ..database import Blocks, Connection
+from ..database import Blocks, Connection, fetch_one
 
 sql = Blocks("postledger.projections", "progress.sql")
 
@@ -62,6 +62,42 @@ async def read(conn: Connection, campaign_id: int) -> Progress | None:
     """How a campaign stands; None for one of whose deliveries nothing has been sealed."""
     row = await conn.fetchrow(sql.read, campaign_id)
     return None if row is None else Progress(*row)
+
+
+@frozen
+class Standing:
+    """The same for whoever looks often and at many: `status` is the row's, a moment newer than the counts."""
+
+    campaign_id: int
+    status: str
+    pending: int
+    sending: int
+    sent: int
+    failed: int
+    skipped: int
+    cancelled: int
+    unknown: int
+    first_sent_at: datetime | None
+    last_sent_at: datetime | None
+    block_no: int
+    position: int
+    sealed_at: datetime | None
+
+
+async def standing(conn: Connection, campaign_ids: Sequence[int]) -> list[Standing]:
+    """How these campaigns stand, those of them that there are; all up to the same place of the feed."""
+    return [Standing(*row) for row in await conn.fetch(sql.standing, campaign_ids)]
+
+
+async def active(conn: Connection, limit: int) -> list[int]:
+    """The ids of campaigns that are scheduled, being sent or paused, the newest first."""
+    return [row["id"] for row in await conn.fetch(sql.active, limit)]
+
+
+async def followed(conn: Connection) -> tuple[int, int]:
+    """Up to which block and position the counts hold."""
+    block_no, position = await fetch_one(conn, sql.followed)
+    return block_no, position
 
 
 async def minutes(conn: Connection, campaign_id: int, limit: int = 60) -> Sequence[tuple[datetime, int]]:

@@ -14,6 +14,7 @@ import structlog
 from ..events.text import scrub
 from ..ledger.queue import Delivery, Outcome
 from ..messages.mime import Composed, RenderError
+from . import meters
 from .decide import QUOTA_WAIT, RATE_LIMIT_WAIT, Decision, Try, decide
 from .jobs import Job, Jobs, Pause
 from .lanes import Lane
@@ -75,6 +76,7 @@ class Deliverer:
             self._watch_failures(job, outcomes)
             if outcomes:
                 await self.settler.record(outcomes)
+                meters.settled(job.lane.provider.name, outcomes)
         finally:
             job.lane.give_back(len(rows), job.campaign.id)
 
@@ -128,7 +130,8 @@ class Deliverer:
     ) -> list[Outcome]:
         """What became of each row; no outcome for one that is not ours any more, and then nothing of it was sent."""
         try:
-            replies = await send()
+            with meters.timed(meters.SEND.labels(job.lane.provider.name)):
+                replies = await send()
             verdicts = [classify(reply) for _, reply in zip(rows, replies, strict=True)]
         except Withheld as no:
             return [outcome for row in rows if (outcome := _withheld(row, no.reason)) is not None]

@@ -16,6 +16,7 @@ from ..database import translate
 from ..errors import ConflictError, PostledgerError
 from ..ledger import queue
 from ..ledger.queue import Claim, Delivery, Lease, Work
+from . import meters
 from .endings import Endings
 from .lanes import Lane
 from .link import Backoff, Link, LinkLost
@@ -117,6 +118,8 @@ class Dispatcher:
         for campaign_id in self._plan.not_aside(work.finishable):
             self.endings.begin(campaign_id)
         self._idle = self._is_idle(work)
+        if not work.campaigns:
+            self.session.woken_at = None  # it was for others, or nothing
         self._rest_or_not()
 
     def _rest_or_not(self) -> None:
@@ -236,6 +239,7 @@ class Dispatcher:
             lane.take(len(claim.rows), campaign_id)
             turn.gave(campaign_id, len(claim.rows))
             self.permits.hold(claim.rows)
+            self._measure(len(claim.rows))
             self.hand_over(claim.rows, lane)
         if len(claim.rows) + claim.skipped + claim.cancelled >= limit:
             return 0.0
@@ -245,6 +249,12 @@ class Dispatcher:
         turn.wants_no_more(campaign_id)
         self._plan.falls_due(claim.due_in)
         return NEVER if claim.rows else 0.0
+
+    def _measure(self, claimed: int) -> None:
+        meters.CLAIMED.inc(claimed)
+        if self.session.woken_at is not None:
+            meters.WAKE.observe(monotonic() - self.session.woken_at)
+            self.session.woken_at = None
 
     def _later(self, lane: Lane, turn: Round) -> float:
         """When a campaign that gets nothing in this round may get something."""
@@ -262,9 +272,10 @@ class Dispatcher:
                 worker = self.session.worker
                 try:
                     async with self.link.use() as conn:
-                        return await queue.claim(
-                            conn, campaign_id, claim_id, worker, limit, content=content, timeout=30
-                        )
+                        with meters.timed(meters.CLAIM):
+                            return await queue.claim(
+                                conn, campaign_id, claim_id, worker, limit, content=content, timeout=30
+                            )
                 except LinkLost:
                     if self.stopping.is_set():
                         raise

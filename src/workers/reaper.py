@@ -17,6 +17,7 @@ from attrs import define, evolve, field, frozen
 
 from ..database import GONE, Connection, fetch_one, first_line
 from ..ledger import queue
+from . import meters
 from .link import Link, LinkLost
 from .loops import monotonic
 from .session import Session
@@ -60,6 +61,10 @@ class Suspicion:
         free = {p.worker_id: p for p in probes if p.free}
         self.suspects = {worker: self._since(worker, probe.session, now) for worker, probe in free.items()}
         return [p for p in probes if not p.ended and (p.overdue or self._proven(p, now))]
+
+    def signs(self, workers: Iterable[int], now: float) -> list[float]:
+        """When each of them was first seen to be dead."""
+        return [self.suspects.get(worker, (0, now))[1] for worker in workers]
 
     def _since(self, worker: int, session: int, now: float) -> tuple[int, float]:
         known = self.suspects.get(worker)
@@ -163,6 +168,7 @@ class Reaper:
             probes = [evolve(probe, free=False) for probe in probes]
         dead = self._suspicion.judge(probes, now, trusted=now - since >= self.unbroken_for)
         orphans = any(p.ended for p in probes)
+        signs = self._suspicion.signs([p.worker_id for p in dead], now)
         for probe in dead:
             async with self.link.use() as conn:
                 buried = await conn.fetchval(queue.sql.bury, probe.worker_id, probe.session, self.lease_in, timeout=10)
@@ -171,6 +177,8 @@ class Reaper:
                 log.warning("worker_buried", worker=probe.worker_id, overdue=probe.overdue)
         if orphans:
             await self._reclaim()
+            for seen_at in signs:
+                meters.RECOVERY.observe(self.clock() - seen_at)
 
     async def _reclaim(self) -> None:
         async with self.link.use() as conn:

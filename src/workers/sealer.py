@@ -11,6 +11,7 @@ import structlog
 from ..database import Connection
 from ..ledger import sealing
 from ..projections import progress
+from . import meters
 from .link import Backoff, Link, LinkLost
 from .loops import monotonic
 
@@ -80,7 +81,8 @@ class Sealer:
 
     async def _seal_and_follow(self, conn: Connection) -> bool:
         """Whether there is no more to do: nobody else was at it, and the follower has caught up."""
-        sealed = await sealing.seal(conn, timeout=WITHIN) is not None
+        with meters.timed(meters.SEAL):
+            sealed = await sealing.seal(conn, timeout=WITHIN) is not None
         until = monotonic() + FOLLOW_FOR
         while followed := await progress.follow(conn, timeout=WITHIN):
             if monotonic() >= until:

@@ -71,6 +71,8 @@ class Session:
         self.unfit: ConfigurationError | None = None
         """Why this program cannot go on with this database: it has been upgraded, or something is set up wrong."""
         self.wake = asyncio.Event()
+        self.woken_at: float | None = None
+        """Monotonic time of the first notification that nobody has answered yet, to measure by."""
         self.worker = 0
         self.number = 0
         self.since = 0.0
@@ -93,6 +95,11 @@ class Session:
     def sweep_in(self) -> float:
         """Seconds an idle worker may sleep at most."""
         return IDLE_SWEEP if self.hears else FALLBACK_SWEEP
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection just now."""
+        return self._conn is not None
 
     async def open(self) -> None:
         """Enlists and connects. Raises PostledgerError if that cannot be done at once."""
@@ -233,7 +240,7 @@ class Session:
     async def _listen(self, conn: Connection) -> bool:
         """Listens, then takes the lock; whether notifications arrive."""
         channels = await fetch_one(conn, queue.sql.wake_channels, self.worker)
-        await conn.add_listener(channels["everybody"], lambda *_: self.wake.set())
+        await conn.add_listener(channels["everybody"], lambda *_: self._woken())
         await conn.add_listener(await conn.fetchval(sql.schema_channel), lambda *_: self._schema_changed.set())
         await self._enter(conn)
         return await self._hear_probe(conn, channels["own"])
@@ -253,6 +260,11 @@ class Session:
             await conn.fetchval(queue.sql.lock_worker, self.worker, timeout=30)
         number: int | None = await conn.fetchval(queue.sql.relock, self.worker, self.lease_only, timeout=10)
         return number
+
+    def _woken(self) -> None:
+        if self.woken_at is None:
+            self.woken_at = time.monotonic()
+        self.wake.set()
 
     async def _hear_probe(self, conn: Connection, channel: str) -> bool:
         self._probe.clear()

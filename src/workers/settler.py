@@ -15,6 +15,7 @@ from attrs import define, field
 from ..database import first_line
 from ..ledger import queue
 from ..ledger.queue import Outcome, Settled
+from . import meters
 from .link import Backoff, Link, LinkLost
 from .loops import first_of, monotonic
 
@@ -162,7 +163,8 @@ class Settler:
         try:
             async with self.link.use() as conn:
                 try:
-                    return await queue.settle(conn, campaign_id, outcomes, timeout=WITHIN, patience=patience)
+                    with meters.timed(meters.SETTLE):
+                        return await queue.settle(conn, campaign_id, outcomes, timeout=WITHIN, patience=patience)
                 except asyncpg.LockNotAvailableError as error:
                     if patience is None:
                         raise

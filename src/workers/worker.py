@@ -17,6 +17,7 @@ from ..database import Database, first_line, translate, translated
 from ..errors import ConflictError, UnavailableError
 from ..ledger import campaigns, queue
 from ..ledger.queue import LEASE_IN, Outcome
+from . import meters
 from .deliver import Deliverer
 from .dispatcher import Dispatcher
 from .jobs import Jobs
@@ -114,6 +115,16 @@ class Worker:
         except LinkLost as error:
             raise UnavailableError(f"the database went away: {error}") from error
 
+    @property
+    def listening(self) -> bool:
+        """Whether notifications reach it."""
+        return self.session.hears and self.session.is_open
+
+    @property
+    def held(self) -> int:
+        """Deliveries in hand: claimed, and not settled yet."""
+        return sum(hold.unsettled for hold in self.permits.holds.values())
+
     def stop(self) -> None:
         """Asks `run` to end: nothing new begins from now on."""
         self._stopping.set()
@@ -135,7 +146,8 @@ class Worker:
             )
         ]
         try:
-            await self._stopping.wait()
+            with meters.watching(self):
+                await self._stopping.wait()
         finally:
             await to_the_end(self._end(loops))
         if self.session.unfit is not None:
@@ -166,7 +178,7 @@ class Worker:
             work.cancel()
         await asyncio.gather(*loops, *self._deliverer.tasks, return_exceptions=True)
         if self.permits.holds:
-            log.error("left_unrecorded", deliveries=sum(hold.unsettled for hold in self.permits.holds.values()))
+            log.error("left_unrecorded", deliveries=self.held)
         await self.dispatcher.endings.close()
         await self._release_strays()
         await self._sealer.finish()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Literal, cast
+
+import structlog
 
 from ..database import Connection
 from ..ledger import campaigns
@@ -14,7 +16,10 @@ from ..messages.addresses import parse_mailbox
 from ..messages.letter import Campaign as LetterCampaign
 from ..messages.letter import Letter, Recipient
 from ..messages.mime import Composed, Press, RenderError, prepare
+from ..messages.tracking import TrackedLinks
 from ..messages.unsubscribe import UnsubscribeLinks
+
+log = structlog.get_logger(__name__)
 
 
 def _now() -> datetime:
@@ -30,22 +35,28 @@ class Writer:
         campaign: LetterCampaign,
         links: UnsubscribeLinks | None,
         *,
+        tracked: TrackedLinks | None = None,
         now: Callable[[], datetime] = _now,
     ) -> None:
         self.press = press
         self.campaign = campaign
         self.links = links
+        self.tracked = tracked
         self.now = now
 
     @classmethod
     async def load(cls, conn: Connection, campaign: Campaign, base_url: str | None) -> Writer:
         """Compiles the letter. Raises TemplateError or HeaderError, which the checklist should have found."""
         settings = campaign.settings
-        links = None
+        links = tracked = None
         if base_url is not None:
-            links = UnsubscribeLinks(base_url, await campaigns.secret(conn, "unsubscribe"))
+            secret = await campaigns.secret(conn, "unsubscribe")
+            links = UnsubscribeLinks(base_url, secret)
+            tracked = _tracked(settings.track, base_url, secret)
+        elif settings.track:
+            log.warning("not_tracked", campaign=campaign.id, remedy="this worker has no POSTLEDGER_URL: set it")
         kind = cast('Literal["bulk", "standing"]', settings.kind)
-        return cls(prepare(letter_of(campaign)), LetterCampaign(settings.name, kind), links)
+        return cls(prepare(letter_of(campaign)), LetterCampaign(settings.name, kind), links, tracked=tracked)
 
     def compose(self, delivery: Delivery) -> Composed:
         """The mail of one delivery. Raises RenderError for what is this recipient's fault."""
@@ -65,7 +76,14 @@ class Writer:
             date=self.now(),
             attempt=delivery.attempt,
             unsubscribe=self.links,
+            tracked=self.tracked,
         )
+
+
+def _tracked(track: Collection[str], base_url: str, secret: bytes) -> TrackedLinks | None:
+    if not track:
+        return None
+    return TrackedLinks(base_url, secret, opens="opens" in track, clicks="clicks" in track)
 
 
 def letter_of(campaign: Campaign) -> Letter:

@@ -106,6 +106,14 @@ def test_who_leaves_while_the_mail_waits_does_not_get_it(desk: Desk) -> None:
     desk.verified()
 
 
+def test_who_subscribes_and_was_never_heard_of_is_written_to(desk: Desk) -> None:
+    put(desk, "bob@x.example,Bob,Ulm")
+    assert desk.run("contacts", "subscribe", " New@X.example", "--list", "digest", "--json").document["changed"]
+    assert send(desk).document["counts"]["sent"] == 2
+    assert desk.sql("SELECT count(*) FROM postledger.recipients WHERE email = 'new@x.example'") == 1
+    desk.verified()
+
+
 def test_the_way_back_is_their_own(desk: Desk) -> None:
     put(desk, "ann@x.example,Ann,Ulm")
     leave(desk, "ann@x.example", "--list", "digest")

@@ -169,7 +169,7 @@ async def test_interrupted_anywhere_it_has_happened_or_it_has_not(
 
 def without_built_before(found: Catalog) -> Catalog:
     """What stands there for the next try is none of the old version's, and harms nobody."""
-    built = ("events_1_position_next", "events_1_epoch_xid_idx")
+    built = ("events_1_position_next", "events_1_epoch_xid_idx", "events_1_expr_idx")
     return {name: [row for row in rows if row[0] not in built] for name, rows in found.items()}
 
 

@@ -57,9 +57,9 @@ class Conversion:
         try:
             if len(fields) != columns.width:
                 _fit(fields, columns.width)
-            email = _email(fields[columns.email])
-            key = email if columns.key is None else _key(fields[columns.key]) or email
-            name = None if columns.name is None else _name(fields[columns.name])
+            email = email_of(fields[columns.email])
+            key = email if columns.key is None else key_of(fields[columns.key]) or email
+            name = None if columns.name is None else name_of(fields[columns.name])
             return Row(line, email, key, name, self._data(fields))
         except (InvalidName, InvalidRowError) as error:
             if not any(map(str.strip, fields)):
@@ -103,19 +103,22 @@ def _counted(columns: int) -> str:
     return "1 column" if columns == 1 else f"{columns} columns"
 
 
-def _email(text: str) -> str:
+def email_of(text: str) -> str:
+    """In normal form. Raises InvalidRowError."""
     try:
         return normalise(text.strip())
     except InvalidAddress as error:
         raise InvalidRowError(f"email: {error}") from error
 
 
-def _key(text: str) -> str:
+def key_of(text: str) -> str:
+    """What can be stored; empty where nothing was said. Raises InvalidRowError."""
     key = clean_text(text).strip()
     if len(key) > KEY_LIMIT:
         raise InvalidRowError(f"a key of {len(key)} characters, at most {KEY_LIMIT} are kept")
     return key
 
 
-def _name(text: str) -> str | None:
+def name_of(text: str) -> str | None:
+    """What can stand in a header. Raises InvalidName."""
     return check_name(clean_text(text).strip(" \t\u00a0")).strip() or None if text else None

@@ -1,0 +1,1 @@
+"""The HTTP service: JSON API, webhooks in, unsubscribe pages, live feed."""

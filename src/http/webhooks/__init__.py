@@ -1,0 +1,1 @@
+"""What providers tell us of mails: their posts, verified and read into one vocabulary."""
