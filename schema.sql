@@ -341,6 +341,7 @@ CREATE TABLE campaigns (
     expires       interval,     -- a delivery not begun so long after the start (standing: after it was due) is skipped
     list_id       bigint,       -- whose unsubscriptions it obeys
     max_errors    int CHECK (max_errors BETWEEN 1 AND 100),  -- percent of failures that pause it; null: the default, 100: never
+    screened      xid8,         -- a bulk one's people have all been looked for among the suppressions of earlier transactions
     track         text[] NOT NULL DEFAULT '{}' CHECK (track <@ ARRAY['opens', 'clicks']),
     UNIQUE (name, generation),
     CONSTRAINT campaigns_pause CHECK ((status = 'paused') = (pause_reason IS NOT NULL)),
@@ -549,9 +550,10 @@ DECLARE
     v_campaign  campaigns%ROWTYPE;
 BEGIN
     INSERT INTO campaigns AS c (name, kind, status, version, sender_id, template, mail_from, reply_to, unknown, attempts, max_deferred, give_up,
-                                priority, list_id, expires, missed_after, max_errors, track)
+                                priority, list_id, expires, missed_after, max_errors, track, screened)
     VALUES (p_name, p_kind, 'draft', 1, p_sender, p_template, p_mail_from, p_reply_to, p_unknown, p_attempts, p_max_deferred, p_give_up,
-            p_priority, p_list, p_expires, p_missed_after, p_max_errors, p_track)
+            p_priority, p_list, p_expires, p_missed_after, p_max_errors, p_track,
+            CASE WHEN p_kind = 'bulk' THEN pg_snapshot_xmin(pg_current_snapshot()) END)  -- of nobody yet
     RETURNING c.* INTO v_campaign;
     INSERT INTO events (campaign_id, delivery_id, version, type, body) VALUES (v_campaign.id, 0, 1, 'Drafted', drafted(v_campaign));
     RETURN v_campaign.id;
@@ -696,10 +698,10 @@ BEGIN
     suppressed := 0;
     IF v_shielded THEN
         INSERT INTO events (campaign_id, delivery_id, version, type, body, at)
-        SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', x.reason), v_now
+        SELECT p_campaign, q.delivery_id, 2, 'Skipped', jsonb_build_object('reason', coalesce(x.reason, 'suppressed')), v_now
         FROM recipient_queue q
         CROSS JOIN LATERAL (SELECT o.address_hash FROM recipients o WHERE o.campaign_id = p_campaign AND o.delivery_id = q.delivery_id OFFSET 0) r
-        CROSS JOIN LATERAL (SELECT o.reason FROM suppressions o WHERE o.address_hash = r.address_hash OFFSET 0) x
+        LEFT JOIN LATERAL (SELECT o.reason FROM suppressions o WHERE o.address_hash = r.address_hash OFFSET 0) x ON true  -- lifted meanwhile
         WHERE q.campaign_id = p_campaign AND q.delivery_id > v_first AND q.status = 'skipped' AND q.version = 2
           AND (v_campaign.kind = 'bulk'
                OR NOT EXISTS (SELECT FROM events e WHERE e.campaign_id = p_campaign AND e.delivery_id = q.delivery_id AND e.version = 2));
@@ -1048,10 +1050,12 @@ BEGIN
 
         -- Who may not be mailed. What this snapshot does not see, or the next statements see sooner, permit() will find.
         v_snapshot := pg_current_snapshot();
-        SELECT array_agg(i.id), array_agg(x.reason) INTO v_skip, v_skip_why
-        FROM unnest(delivery_ids) AS i(id)
-        CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
-        CROSS JOIN LATERAL (SELECT s.reason FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x;
+        IF v_campaign.screened IS NULL OR EXISTS (SELECT FROM suppressions s WHERE s.xid >= v_campaign.screened) THEN
+            SELECT array_agg(i.id), array_agg(x.reason) INTO v_skip, v_skip_why
+            FROM unnest(delivery_ids) AS i(id)
+            CROSS JOIN LATERAL (SELECT s.address_hash FROM recipients s WHERE s.campaign_id = p_campaign AND s.delivery_id = i.id OFFSET 0) r
+            CROSS JOIN LATERAL (SELECT s.reason FROM suppressions s WHERE s.address_hash = r.address_hash OFFSET 0) x;
+        END IF;
         IF v_campaign.list_id IS NOT NULL THEN
             SELECT coalesce(v_skip, '{}') || array_agg(i.id), coalesce(v_skip_why, '{}') || array_agg('unsubscribed'::text)
             INTO v_skip, v_skip_why
@@ -1198,7 +1202,7 @@ END $$;
 -- Records outcomes of one campaign, each once: check against the fence (the version of the Claimed event), append, fold.
 -- Parallel arrays, one element per delivery; the last three may be null as a whole. `due_in` is for those that go back to
 -- pending, `suppress` a reason where the reply proves a dead address, `replies` the provider's words. One type, or one body,
--- stands for all: a batch's outcomes are mostly alike, and a body per row costs more than the row.
+-- stands for all, and so does one claim: a batch's outcomes are mostly alike, and a body per row costs more than the row.
 CREATE FUNCTION settle(p_campaign bigint, p_claims uuid[], p_deliveries bigint[], p_fences int[], p_types text[], p_bodies jsonb[],
                        p_due_in interval[], p_suppress text[], p_replies text[],
                        OUT applied int, OUT repeated int, OUT evidence int)
@@ -1209,6 +1213,8 @@ DECLARE
     v_tids   tid[];
     v_good   boolean[];
     v_n      int := cardinality(p_deliveries);
+    v_claim  uuid := CASE WHEN cardinality(p_claims) = 1 THEN p_claims[1] END;
+    v_claims uuid[] := ARRAY(SELECT DISTINCT c.id FROM unnest(p_claims) AS c(id) ORDER BY c.id);
     v_type   text := CASE WHEN cardinality(p_types) = 1 THEN p_types[1] END;
     v_body   jsonb := CASE WHEN cardinality(p_bodies) = 1 THEN p_bodies[1] END;
     v_tried  int := v_body ->> 'attempt';
@@ -1218,31 +1224,51 @@ BEGIN
     repeated := 0;
     evidence := 0;
     PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', p_campaign));
-    PERFORM 1 FROM claims WHERE claim_id = ANY (ARRAY(SELECT DISTINCT unnest(p_claims))) ORDER BY claim_id FOR UPDATE;
+    PERFORM 1 FROM claims WHERE claim_id = ANY (v_claims) ORDER BY claim_id FOR UPDATE;
     v_now := clock();
 
-    -- Lock the set in key order; whose version is not the fence any more has moved on.
-    SELECT array_agg(l.tid ORDER BY l.n), array_agg(l.good ORDER BY l.n) INTO v_tids, v_good
-    FROM (SELECT q.ctid AS tid, i.n, q.version = i.fence AND q.status = 'sending' AS good
-          FROM (SELECT * FROM unnest(p_deliveries, p_fences) WITH ORDINALITY AS u(id, fence, n) ORDER BY u.id) i
-          CROSS JOIN LATERAL (SELECT r.ctid, r.status, r.version FROM recipient_queue r
-                              WHERE r.campaign_id = p_campaign AND r.delivery_id = i.id FOR UPDATE OFFSET 0) q) l;
-    IF v_n <> coalesce(cardinality(v_tids), 0) THEN
-        RAISE EXCEPTION 'campaign % has not all of these deliveries', p_campaign USING ERRCODE = 'PL004';
-    END IF;
+    -- Check and fold, in key order. Mostly all of them are still what their claim made of them; a lock before the update would
+    -- cost as much as the update.
+    BEGIN
+        UPDATE recipient_queue q SET
+            version = q.version + 1,
+            status = t.to_status::delivery_status,
+            attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
+            due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
+        FROM (SELECT * FROM unnest(p_deliveries, p_fences, p_types, p_bodies, p_due_in) AS u(id, fence, type, body, due_in) ORDER BY u.id OFFSET 0) i
+        JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
+        WHERE q.campaign_id = p_campaign AND q.delivery_id = i.id AND q.version = i.fence AND q.status = 'sending';
+        GET DIAGNOSTICS applied = ROW_COUNT;
+        IF applied < v_n THEN
+            RAISE EXCEPTION USING ERRCODE = 'PL000';
+        END IF;
+        v_good := array_fill(true, ARRAY[v_n]);
+    EXCEPTION WHEN SQLSTATE 'PL000' THEN
+        v_good := NULL;  -- some have moved on; nothing of the above has happened
+    END;
 
-    -- Check and fold.
-    UPDATE recipient_queue q SET
-        version = q.version + 1,
-        status = t.to_status::delivery_status,
-        attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
-        due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
-    FROM unnest(v_tids, v_good, p_types, p_bodies, p_due_in) AS i(tid, good, type, body, due_in)
-    JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
-    WHERE i.good AND q.ctid = i.tid;
-    GET DIAGNOSTICS applied = ROW_COUNT;
-    IF applied <> cardinality(array_positions(v_good, true)) THEN
-        RAISE EXCEPTION 'a delivery that is sending does not allow one of %', ARRAY(SELECT DISTINCT unnest(p_types)) USING ERRCODE = 'PL004';
+    IF v_good IS NULL THEN
+        -- Lock the set in key order, so that those who meet in it wait instead of locking each other out.
+        SELECT array_agg(l.tid ORDER BY l.n), array_agg(l.good ORDER BY l.n) INTO v_tids, v_good
+        FROM (SELECT q.ctid AS tid, i.n, q.version = i.fence AND q.status = 'sending' AS good
+              FROM (SELECT * FROM unnest(p_deliveries, p_fences) WITH ORDINALITY AS u(id, fence, n) ORDER BY u.id) i
+              CROSS JOIN LATERAL (SELECT r.ctid, r.status, r.version FROM recipient_queue r
+                                  WHERE r.campaign_id = p_campaign AND r.delivery_id = i.id FOR UPDATE OFFSET 0) q) l;
+        IF v_n <> coalesce(cardinality(v_tids), 0) THEN
+            RAISE EXCEPTION 'campaign % has not all of these deliveries', p_campaign USING ERRCODE = 'PL004';
+        END IF;
+        UPDATE recipient_queue q SET
+            version = q.version + 1,
+            status = t.to_status::delivery_status,
+            attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
+            due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
+        FROM unnest(v_tids, v_good, p_types, p_bodies, p_due_in) AS i(tid, good, type, body, due_in)
+        JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
+        WHERE i.good AND q.ctid = i.tid;
+        GET DIAGNOSTICS applied = ROW_COUNT;
+        IF applied <> cardinality(array_positions(v_good, true)) THEN
+            RAISE EXCEPTION 'a delivery that is sending does not allow one of %', ARRAY(SELECT DISTINCT unnest(p_types)) USING ERRCODE = 'PL004';
+        END IF;
     END IF;
 
     IF applied > 0 THEN
@@ -1257,9 +1283,10 @@ BEGIN
 
         -- The claims count down; the last row takes its claim along.
         UPDATE claims k SET unsettled = k.unsettled - s.n
-        FROM (SELECT i.claim_id, count(*)::int AS n FROM unnest(v_good, p_claims) AS i(good, claim_id) WHERE i.good GROUP BY 1) s
+        FROM (SELECT coalesce(v_claim, i.claim_id) AS claim_id, count(*)::int AS n
+              FROM unnest(v_good, p_claims) AS i(good, claim_id) WHERE i.good GROUP BY 1) s
         WHERE k.claim_id = s.claim_id;
-        DELETE FROM claims WHERE claim_id = ANY (ARRAY(SELECT DISTINCT unnest(p_claims))) AND unsettled = 0;
+        DELETE FROM claims WHERE claim_id = ANY (v_claims) AND unsettled = 0;
     END IF;
 
     IF 'OutcomeUnknown' = ANY (p_types) THEN
@@ -1269,7 +1296,7 @@ BEGIN
     END IF;
 
     IF applied < v_n THEN
-        FOR v_row IN SELECT settle_late(p_campaign, i.id, i.claim_id, i.fence, coalesce(v_type, i.type), coalesce(v_body, i.body)) AS result
+        FOR v_row IN SELECT settle_late(p_campaign, i.id, coalesce(v_claim, i.claim_id), i.fence, coalesce(v_type, i.type), coalesce(v_body, i.body)) AS result
                      FROM unnest(v_good, p_deliveries, p_claims, p_fences, p_types, p_bodies) AS i(good, id, claim_id, fence, type, body)
                      WHERE NOT i.good LOOP
             CASE v_row.result
@@ -1638,6 +1665,9 @@ BEGIN
     v_epoch := v_epoch + 1;
     INSERT INTO epochs (epoch, cluster) VALUES (v_epoch, cluster_id());
     EXECUTE format('ALTER TABLE events ALTER COLUMN epoch SET DEFAULT %s', v_epoch);
+    -- Transactions are numbered anew: what was noted by their numbers says nothing any more.
+    UPDATE campaigns SET screened = NULL WHERE screened IS NOT NULL;
+    UPDATE claims SET snapshot = '1:1:';
     INSERT INTO events (campaign_id, delivery_id, version, type, body)
     SELECT 0, 0, coalesce(max(e.version), 0) + 1, 'EpochBegun', jsonb_build_object('epoch', v_epoch, 'reason', p_reason)
     FROM events e WHERE e.campaign_id = 0 AND e.delivery_id = 0;

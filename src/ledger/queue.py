@@ -160,7 +160,7 @@ async def settle(
         conn,
         sql.settle,
         campaign,
-        [o.delivery.claim_id for o in outcomes],
+        _alike([o.delivery.claim_id for o in outcomes]),
         [o.delivery.delivery_id for o in outcomes],
         [o.delivery.fence for o in outcomes],
         _alike([o.type for o in outcomes]),

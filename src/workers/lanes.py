@@ -21,8 +21,11 @@ OPEN_LONGEST = 60.0
 CLAIM_EVERY = 0.1
 """Seconds after which a claim may be smaller than half a lane: slow sends must not starve the free slots."""
 
-BATCHES = 2
-"""Provider calls under way at once where one call carries a whole batch: one is settled while the next is sent."""
+SPARE = 25
+"""Of so many slots one is only for a campaign that has none: those of the others may all hang."""
+
+BATCHES = 3
+"""Provider calls under way at once where one call carries a whole batch: one is claimed, one sent, one settled."""
 
 QUOTA_IN_A_ROW = 10
 """Recipients that were never tried before and got a 452, one after the other: so many full mailboxes in a row there are
@@ -82,6 +85,11 @@ class Lane:
     @property
     def free(self) -> int:
         return self.capacity - self.taken
+
+    @property
+    def spare(self) -> int:
+        """Slots that a campaign may take only while it has none."""
+        return self.capacity // SPARE if self.provider.batch == 1 else 0
 
     @property
     def _in_doubt(self) -> bool:
@@ -153,7 +161,7 @@ class Lane:
 
     def give_back(self, count: int, campaign_id: int) -> None:
         """Outcomes are committed."""
-        was_full = self.free == 0
+        was_full = self.free <= self.spare
         self.taken -= count
         self.held[campaign_id] -= count
         if not self.held[campaign_id]:

@@ -48,27 +48,38 @@ class Round:
     """Lanes of campaigns that wanted no more, so that the shares are larger now."""
     _whole: dict[Lane, int] = field(factory=dict)
     _rivals: Counter[tuple[Lane, int]] = field(factory=Counter)
+    _highest: dict[Lane, int] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         for campaign_id, lane in self.lanes.items():
-            self._rivals[lane, self._priority(campaign_id)] += 1
+            priority = self._priority(campaign_id)
+            self._rivals[lane, priority] += 1
+            self._highest[lane] = max(priority, self._highest.get(lane, priority))
             if lane not in self._whole:
                 self._whole[lane] = self.room[lane] = lane.claimable()
 
     def portion(self, campaign_id: int) -> int:
         """How many rows this campaign may claim now.
 
-        Of the slots it has no more than its share, so that a slow campaign leaves some. Mails that a rate allows come
+        Of the slots it has no more than its share, so that a slow campaign leaves some, and one that is alone leaves
+        a few for whoever comes next. Mails that a rate allows come
         in portions, each whole for one campaign, unless there are so many that not all would have a turn in a second.
         """
         lane = self.lanes[campaign_id]
         rivals = self._rivals[lane, self._priority(campaign_id)]
-        wanted = min(self.room[lane], lane.share(rivals) - lane.held[campaign_id])
+        wanted = min(self._open_to(campaign_id), lane.share(rivals) - lane.held[campaign_id])
         if lane.tokens is not None:
             wanted = min(wanted, max(1, PORTIONS * self._whole[lane] // rivals))
         if wanted <= 0 < self.room[lane]:
             self.held_back.add(lane)
         return max(wanted, 0)
+
+    def _open_to(self, campaign_id: int) -> int:
+        """The slots that are free, less the spare ones, which are for whoever has none yet and nobody goes before."""
+        lane = self.lanes[campaign_id]
+        open_to_all = lane.free - lane.spare
+        is_new = not lane.held[campaign_id] and self._priority(campaign_id) == self._highest[lane]
+        return min(self.room[lane], max(open_to_all, lane.spare) if is_new else open_to_all)
 
     def gave(self, campaign_id: int, count: int) -> None:
         """So many rows were claimed."""

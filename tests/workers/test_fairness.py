@@ -189,6 +189,24 @@ async def test_a_late_one_gets_its_share_of_what_comes_free(mailing: Mailing, cl
     assert Counter(row.campaign_id for row in await one.claim()) == {early: 5, late: 5}
 
 
+async def test_when_all_slots_hang_the_next_campaign_begins_at_once(
+    mailing: Mailing, clock: Clock, worker: MakeWorker
+) -> None:
+    one = await worker(50)
+    (hanging,) = await campaigns_of(mailing, 1, 200)
+    await one.claim()
+    for newcomer in ("second", "third"):
+        campaign = await mailing.started(URL, addresses(20), name=newcomer)
+        one.session.wake.set()
+        while (await mailing.counts(campaign)).get("sent", 0) < 20:
+            clock.now += 0.1
+            assert await one.claim()
+            await one.settle(lambda campaign: campaign != hanging)
+    assert [row.campaign_id for row in one.held] == [hanging] * 48
+    clock.now += 0.1
+    assert await one.claim() == []  # the last ones are for others
+
+
 async def test_priority_goes_before_turns(mailing: Mailing, clock: Clock, worker: MakeWorker) -> None:
     one = await worker(10)
     low = await mailing.started(URL, addresses(10), name="low")
@@ -319,5 +337,5 @@ class TestRate:
         assert len(await one.claim()) == 10
         await senders.set_rate(mailing.conn, next(iter(one.lanes)), None)
         one.session.wake.set()
-        assert len(await one.claim()) == 39
+        assert len(await one.claim()) == 37
         assert campaign

@@ -74,9 +74,9 @@ def test_a_full_lane_waits_for_room_alone(clock: Clock) -> None:
 
 def test_a_lane_of_batches_claims_whole_ones(clock: Clock) -> None:
     lane = opened(clock, provider=NullProvider())
-    assert (lane.capacity, lane.claimable()) == (1000, 500)
+    assert (lane.capacity, lane.claimable()) == (1500, 500)
 
-    lane.take(500, 1)
+    lane.take(1000, 1)
     assert lane.claimable() == 500
     lane.take(300, 1)
     clock.now += 10
@@ -253,7 +253,7 @@ class TestShares:
     def test_slots(self, clock: Clock, rivals: int, share: int) -> None:
         assert make_lane(clock).share(rivals) == share
 
-    @pytest.mark.parametrize(("rivals", "share"), [(1, 1000), (2, 500), (12, 500)])
+    @pytest.mark.parametrize(("rivals", "share"), [(1, 1500), (2, 500), (12, 500)])
     def test_batches(self, clock: Clock, rivals: int, share: int) -> None:
         assert make_lane(clock, provider=NullProvider()).share(rivals) == share
 

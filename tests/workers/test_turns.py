@@ -74,20 +74,32 @@ def test_a_slow_campaign_leaves_the_others_their_share() -> None:
     lane.take(40, 1)
     clock.now += 1
     turn = Round({1: lane, 2: lane}, {})
-    assert (turn.portion(1), turn.portion(2)) == (0, 10)
+    assert (turn.portion(1), turn.portion(2)) == (0, 8)
     assert not turn.is_unfair
     turn.wants_no_more(2)
     assert turn.is_unfair
-    assert Round({1: lane}, {}).portion(1) == 10
+    assert Round({1: lane}, {}).portion(1) == 8
 
 
 def test_a_higher_priority_has_no_rivals_below() -> None:
     clock = Clock()
     lane = make_lane(clock)
     turn = Round({1: lane, 2: lane, 3: lane}, {1: 1})
-    assert turn.portion(1) == 50
-    turn.gave(1, 50)
+    assert turn.portion(1) == 48
+    lane.take(48, 1)
+    turn.gave(1, 48)
     assert turn.portion(2) == 0
+
+
+def test_a_campaign_that_has_none_may_take_the_spare_slots() -> None:
+    clock = Clock()
+    lane = make_lane(clock)
+    lane.take(48, 1)
+    clock.now += 1
+    assert Round({1: lane}, {}).portion(1) == 0
+    assert Round({1: lane, 2: lane}, {}).portion(2) == 2
+    assert Round({1: lane, 2: lane}, {2: 1}).portion(2) == 2
+    assert Round({1: lane, 2: lane}, {1: 1}).portion(2) == 0  # a lower one has to wait
 
 
 def test_another_sender_is_no_rival() -> None:
@@ -95,7 +107,7 @@ def test_another_sender_is_no_rival() -> None:
     one, other = make_lane(clock), make_lane(clock)
     one.take(50, 1)
     turn = Round({1: one, 2: other}, {})
-    assert (turn.portion(1), turn.portion(2)) == (0, 50)
+    assert (turn.portion(1), turn.portion(2)) == (0, 48)
 
 
 def test_batches_are_shared_whole() -> None:

@@ -37,7 +37,8 @@ ALTER TABLE campaigns
     ADD missed_after interval,
     ADD expires interval,
     ADD list_id bigint,
-    ADD max_errors int CHECK (max_errors BETWEEN 1 AND 100);
+    ADD max_errors int CHECK (max_errors BETWEEN 1 AND 100),
+    ADD screened xid8;
 -- Version 1 knew no way to schedule.
 ALTER TABLE campaigns ADD CONSTRAINT campaigns_starts CHECK (status <> 'scheduled' OR starts_at IS NOT NULL);
 DROP INDEX campaigns_active;
