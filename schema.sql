@@ -2228,6 +2228,7 @@ CREATE TABLE api_keys (
 
 -- Answers to requests that named an Idempotency-Key, each written in the transaction of what it answers: the effect and its
 -- key are there together or not at all. `request` is the digest of what was asked. Whoever remembers one forgets old ones.
+-- An answer may hold somebody's address for so long: erasing a person has to look here too.
 CREATE TABLE idempotency_keys (
     api_key     bigint NOT NULL,
     key         text NOT NULL,
