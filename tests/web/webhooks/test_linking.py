@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from attrs import evolve
 
 from postledger.database import Connection
-from postledger.ledger import feedback
+from postledger.ledger import campaigns, feedback, senders
+from postledger.ledger.campaigns import Settings, Source
+from postledger.ledger.queue import Delivery
 from postledger.projections.verify import verify
+from postledger.workers.writer import Writer
 from tests.campaigns import change, claim, draft, enlist, enqueue, sent, settle, unknown
 from tests.clock import NOON, set_clock, stop_clock
 from tests.eventually import eventually
@@ -205,3 +210,24 @@ async def test_payloads_are_forgotten_and_what_they_said_stays(service: Service,
     assert await feedback.forget(app, 10) == 1
     assert await app.fetchval("SELECT payload FROM webhook_inbox") is None
     assert await log_of(app, mail) == ["Delivered"]
+
+
+@pytest.mark.parametrize(
+    ("url", "header"),
+    [
+        ("smtp://user:env:NAME@smtp.postmarkapp.com:587", "X-PM-Metadata-delivery_id: 7.9"),
+        ("smtps://user:secret@email-smtp.eu-west-1.amazonaws.com", "X-SES-MESSAGE-TAGS: delivery_id=7-9"),
+        ("smtp://relay.shop.example", None),
+        ("null://?render=1", None),
+    ],
+)
+async def test_a_mail_takes_its_reference_through_a_providers_door(app: Connection, url: str, header: str | None):
+    sender = await senders.keep(app, url)
+    settings = Settings(name="door", mail_from="News <news@shop.example>", sender_id=sender)
+    campaign = await campaigns.read(app, await campaigns.draft(app, settings, Source("Hello", "<p>Hello</p>", None)))
+    writer = await Writer.load(app, campaign, None)
+    delivery = Delivery(7, 9, uuid.uuid4(), 2, 1, key="k", email="p@x.example")
+    lines = writer.compose(delivery).content.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    assert [line for line in lines if line.startswith(("X-PM", "X-SES", "X-SMTPAPI", "X-Mailgun"))] == (
+        [] if header is None else [header]
+    )
