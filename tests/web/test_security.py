@@ -61,7 +61,7 @@ async def test_streams_carry_them_too(api: Api):
     assert HUB in api.app
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/../etc/passwd", "/%2e%2e/", "/u", "/" + "x" * 3000])
+@pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/../etc/passwd", "/%2e%2e/x", "/u", "/" + "x" * 3000])
 async def test_what_is_not_there_carries_them(api: Api, path: str):
     answer = await api.get(path, key=None)
     assert answer.status in (401, 404)
