@@ -2482,7 +2482,7 @@ BEGIN
 
     FOR v_one IN SELECT DISTINCT ON (q.campaign_id, q.delivery_id) q.campaign_id, q.delivery_id, f.provider, f.message_id
                  FROM feedback f JOIN recipient_queue q ON q.campaign_id = f.campaign_id AND q.delivery_id = f.delivery_id
-                 WHERE f.id = ANY (p_ids) AND f.kind IN ('accepted', 'deferred', 'delivered', 'opened', 'clicked')
+                 WHERE f.id = ANY (p_ids) AND f.kind IN ('accepted', 'deferred', 'delivered', 'bounced', 'opened', 'clicked', 'complained', 'unsubscribed')
                    AND q.status IN ('unknown', 'pending') ORDER BY q.campaign_id, q.delivery_id LOOP
         PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', v_one.campaign_id));
         SELECT * INTO v_row FROM recipient_queue q
