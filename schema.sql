@@ -2192,9 +2192,13 @@ SELECT c.name AS campaign, r.recipient_key AS key, r.email AS address,
         WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.version IS NOT NULL
           AND e.type IN ('Deferred', 'Failed', 'Skipped', 'OutcomeUnknown', 'Released') ORDER BY e.version DESC LIMIT 1) AS last_code,
        (SELECT max(e.at) FROM events e WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.type = 'Sent') AS sent_at,
+       -- Who opens or follows a link has got it. What was retracted was never said.
        (SELECT CASE e.type WHEN 'Complained' THEN 'complained' WHEN 'Bounced' THEN 'bounced' ELSE 'delivered' END FROM events e
-        WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.version IS NULL AND e.type IN ('Delivered', 'Bounced', 'Complained')
-        ORDER BY array_position(ARRAY['Complained', 'Bounced', 'Delivered'], e.type) LIMIT 1) AS feedback,
+        WHERE e.campaign_id = q.campaign_id AND e.delivery_id = q.delivery_id AND e.version IS NULL
+          AND e.type IN ('Delivered', 'Bounced', 'Complained', 'Opened', 'Clicked')
+          AND NOT EXISTS (SELECT FROM events r WHERE r.campaign_id = e.campaign_id AND r.delivery_id = e.delivery_id AND r.version IS NULL
+                          AND r.type = 'Retracted' AND r.body ->> 'feedback' = e.body ->> 'feedback' AND r.position > e.position)
+        ORDER BY array_position(ARRAY['Complained', 'Bounced'], e.type) LIMIT 1) AS feedback,
        q.campaign_id, q.delivery_id, q.due_at
 FROM recipient_queue q JOIN campaigns c ON c.id = q.campaign_id
 LEFT JOIN recipients r ON r.campaign_id = q.campaign_id AND r.delivery_id = q.delivery_id;
@@ -2224,6 +2228,7 @@ CREATE TABLE api_keys (
 
 -- Answers to requests that named an Idempotency-Key, each written in the transaction of what it answers: the effect and its
 -- key are there together or not at all. `request` is the digest of what was asked. Whoever remembers one forgets old ones.
+-- An answer may hold somebody's address for so long: erasing a person has to look here too.
 CREATE TABLE idempotency_keys (
     api_key     bigint NOT NULL,
     key         text NOT NULL,
@@ -2477,7 +2482,7 @@ BEGIN
 
     FOR v_one IN SELECT DISTINCT ON (q.campaign_id, q.delivery_id) q.campaign_id, q.delivery_id, f.provider, f.message_id
                  FROM feedback f JOIN recipient_queue q ON q.campaign_id = f.campaign_id AND q.delivery_id = f.delivery_id
-                 WHERE f.id = ANY (p_ids) AND f.kind IN ('accepted', 'deferred', 'delivered', 'opened', 'clicked')
+                 WHERE f.id = ANY (p_ids) AND f.kind IN ('accepted', 'deferred', 'delivered', 'bounced', 'opened', 'clicked', 'complained', 'unsubscribed')
                    AND q.status IN ('unknown', 'pending') ORDER BY q.campaign_id, q.delivery_id LOOP
         PERFORM pg_advisory_xact_lock_shared(lock_key('campaign', v_one.campaign_id));
         SELECT * INTO v_row FROM recipient_queue q
@@ -2616,7 +2621,7 @@ BEGIN
     INTO v_ids, given_up FROM looked k;
     linked := coalesce(cardinality(v_ids), 0);
     appended := CASE WHEN linked > 0 THEN append_feedback(v_ids) + suppress_by_feedback(v_ids) ELSE 0 END;
-    SELECT greatest(min(f.link_at) - v_now, '0') INTO due_in FROM feedback f WHERE f.link_at IS NOT NULL;
+    SELECT greatest(min(f.link_at) - v_now, '0') INTO due_in FROM feedback f WHERE f.link_at IS NOT NULL HAVING count(*) > 0;
 END $$;
 
 -- A payload read anew, after its reading was mended. What was said differently is put right by events: Retracted for what the log
@@ -2652,6 +2657,8 @@ BEGIN
             CONTINUE WHEN v_id IS NULL;
             added := added + 1;
         ELSE
+            -- What came again in another post is read where it came first.
+            CONTINUE WHEN v_old.inbox_id <> p_inbox OR v_old.item <> v_new.item;
             CONTINUE WHEN (v_old.kind, v_old.bounce_class, v_old.suppress, v_old.scope, v_old.event, v_old.body, v_old.message_id,
                            v_old.own_campaign, v_old.own_delivery, v_old.reference, v_old.address_hash)
                 IS NOT DISTINCT FROM (v_new.kind, v_new.bounce_class, v_new.suppress, v_new.scope, v_new.event, v_new.body, v_new.message_id,

@@ -66,11 +66,11 @@ def test_every_package_is_listed():
 
 def test_the_wheel_holds_what_the_source_does(wheel: zipfile.ZipFile):
     packed = {name for name in wheel.namelist() if name.startswith("postledger/")}
-    assert packed == in_source("*.py", "*.sql", "*.html", "py.typed")
+    assert packed == in_source("*.py", "*.sql", "*.html", "*.css", "py.typed")
 
 
 def test_nothing_in_the_source_is_of_a_kind_that_is_left_out():
-    assert in_source("*") == in_source("*.py", "*.sql", "*.html", "py.typed")
+    assert in_source("*") == in_source("*.py", "*.sql", "*.html", "*.css", "py.typed")
 
 
 def test_the_wheel_has_the_schema_itself_and_not_a_link(wheel: zipfile.ZipFile):

@@ -60,6 +60,7 @@ Environment (the flags of the same names win, empty is unset):
   POSTLEDGER_DATA      folder of the private PostgreSQL (.postledger)
   POSTLEDGER_HTTP      where `serve` and `up` listen    (127.0.0.1:8025)
   POSTLEDGER_URL       public https base of unsubscribe links
+  POSTLEDGER_WEBHOOK_MAILGUN, _SENDGRID, _SES, _POSTMARK   by what `serve` knows their posts (docs/webhooks.md)
   POSTLEDGER_DEBUG     any value: as --verbose"""
 
 

@@ -50,11 +50,9 @@ def serve(given: Given, grace: timedelta) -> int:
     config = given.config()
 
     async def main(interrupts: Interrupts) -> int:
-        async with (
-            opened(config) as database,
-            _served(given, config, database, grace),
-        ):
+        async with opened(config) as database, _served(config, database, grace) as url:
             with interrupts.gently():
+                await _announce(given, config, database, url)
                 await interrupts.asked.wait()
             log.info("stopping", grace=grace.total_seconds())
         return Exit.OK
@@ -85,8 +83,9 @@ def up(given: Given, concurrency: int, grace: timedelta) -> int:
         async with opened(config, install=True) as database:
             worker = Worker(database, options, listen=straight(config, database))
             await worker.open()
-            async with _working(worker) as over, _served(given, config, database, grace):
+            async with _working(worker) as over, _served(config, database, grace) as url:
                 with interrupts.gently():
+                    await _announce(given, config, database, url)
                     await first_of(interrupts.asked, over, within=YEARS)
                 log.info("stopping", grace=grace.total_seconds())
                 worker.stop()  # both end at once, within one grace
@@ -96,12 +95,11 @@ def up(given: Given, concurrency: int, grace: timedelta) -> int:
 
 
 @asynccontextmanager
-async def _served(given: Given, config: Config, database: Database, grace: timedelta) -> AsyncIterator[None]:
+async def _served(config: Config, database: Database, grace: timedelta) -> AsyncIterator[str]:
     app = make_app(config, database, listen=straight(config, database))
     async with serving(app, config.http, grace=grace.total_seconds()) as url:
         log.info("serving", url=url)
-        await _announce(given, config, database, url)
-        yield
+        yield url
     log.info("stopped")
 
 

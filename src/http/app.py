@@ -17,6 +17,7 @@ from .api.recipients import uploading
 from .auth import CALLERS, Callers, require_scope
 from .draining import REQUESTS, Requests, close_when_stopping, count_requests
 from .feed.context import feeding
+from .guards import GUARDS, Guards, limit_callers, limit_strangers
 from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, SWEEPER, TABLE
 from .metrics import measure, measuring
 from .pool import Pool
@@ -72,12 +73,14 @@ CONTEXTS: tuple[Context, ...] = (
 def make_app(config: Config, database: Database, *, listen: Database | None = None) -> web.Application:
     """The application, not yet serving; `listen` is the server's own address where `database` is a pooler."""
     app = web.Application(
-        middlewares=[count_requests, measure, answer_problems, require_scope], client_max_size=BODY_LIMIT
+        middlewares=[count_requests, measure, answer_problems, limit_strangers, require_scope, limit_callers],
+        client_max_size=BODY_LIMIT,
     )
     app[CONFIG] = config
     app[DATABASE] = database
     app[LISTEN] = listen or database
     app[CALLERS] = Callers()
+    app[GUARDS] = Guards()
     app[STOPPING] = asyncio.Event()
     app[REQUESTS] = Requests()
     app[TABLE] = _routed(app, ROUTES)

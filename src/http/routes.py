@@ -21,7 +21,7 @@ from .api import (
     templates,
     trials,
 )
-from .public import engagement, unsubscribe
+from .public import engagement, front, unsubscribe
 from .route import Route, Scope
 from .webhooks import endpoint as webhooks
 
@@ -37,6 +37,7 @@ ROUTES: tuple[Route, ...] = (
     *deliveries.ROUTES,
     *events.ROUTES,
     *audit.ROUTES,
+    *front.ROUTES,
     *health.ROUTES,
     *metrics.ROUTES,
     *unsubscribe.ROUTES,

@@ -25,7 +25,6 @@ async def stream_out(
     content_type: str,
     *,
     headers: Mapping[str, str] | None = None,
-    stalled: float = STALLED,
 ) -> web.StreamResponse:
     """Writes `pieces`; an error before the first one is still a problem, one behind it ends the connection.
 
@@ -37,9 +36,9 @@ async def stream_out(
         response.content_type = content_type
         await response.prepare(request)
         try:
-            await _write(response, first, stalled)
+            await _write(response, first)
             async for piece in pieces:
-                await _write(response, piece, stalled)
+                await _write(response, piece)
             await response.write_eof()
         except ConnectionResetError:
             pass  # the client has gone
@@ -52,9 +51,9 @@ async def stream_out(
     return response
 
 
-async def _write(response: web.StreamResponse, piece: bytes, stalled: float) -> None:
+async def _write(response: web.StreamResponse, piece: bytes) -> None:
     if piece:
-        async with asyncio.timeout(stalled):
+        async with asyncio.timeout(STALLED):
             await response.write(piece)
 
 

@@ -64,7 +64,7 @@ def read_query(request: web.Request, cls: type[T]) -> T:
 def read_id(request: web.Request, name: str = "id") -> int:
     """A number from the path; one that cannot be is a thing that is not there."""
     text = request.match_info[name]
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 0):
         raise Problem("not-found", f"{text[:40]!r} is no id", field=name, remedy="ids are decimal numbers")
     return int(text)
 

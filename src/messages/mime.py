@@ -14,6 +14,7 @@ from attrs import frozen
 
 from ..errors import DataError
 from .addresses import Address, Mailbox
+from .doors import Door
 from .headers import HeaderError, mailbox, unstructured, verbatim
 from .letter import Campaign, Letter, Recipient
 from .markup import Markup
@@ -99,8 +100,9 @@ class Press:
         attempt: int,
         unsubscribe: UnsubscribeLinks | None,
         tracked: TrackedLinks | None = None,
+        door: Door | None = None,
     ) -> Composed:
-        """See the function of this name."""
+        """See the function of this name; `door` is the relay's, where it takes metadata along."""
         url = None if unsubscribe is None else unsubscribe.url(recipient.campaign_id, recipient.delivery_id)
         subject, text, html = self._render(_values(recipient, campaign, url))
         if tracked is not None:  # after rendering: the address of a link may be made of several values
@@ -113,6 +115,7 @@ class Press:
                 f"Date: {_date(date)}\r\nMessage-ID: {message_id}\r\n",
                 _kind_head(campaign, url),
                 f"X-Postledger-Delivery: {recipient.campaign_id}.{recipient.delivery_id}\r\n",
+                "" if door is None else door(recipient.campaign_id, recipient.delivery_id),
                 f"X-Postledger-Attempt: {attempt}\r\nMIME-Version: 1.0\r\n",
             ]
         )

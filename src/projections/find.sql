@@ -28,10 +28,12 @@ WHERE r.delivery_id IS NOT NULL
 -- feedback that was heard, and what its last tries came to.
 SELECT c.id AS campaign_id, c.name AS campaign, q.delivery_id, r.recipient_key AS key, r.email, r.name, r.data,
        q.status::text AS status, q.attempt, q.due_at, q.version,
-       (SELECT lower(e.type) FROM events e
+       (SELECT CASE e.type WHEN 'Complained' THEN 'complained' WHEN 'Bounced' THEN 'bounced' ELSE 'delivered' END FROM events e
         WHERE e.campaign_id = c.id AND e.delivery_id = q.delivery_id AND e.version IS NULL
-          AND e.type IN ('Delivered', 'Bounced', 'Complained')
-        ORDER BY array_position(ARRAY['Complained', 'Bounced', 'Delivered'], e.type) LIMIT 1) AS feedback,
+          AND e.type IN ('Delivered', 'Bounced', 'Complained', 'Opened', 'Clicked')
+          AND NOT EXISTS (SELECT FROM events x WHERE x.campaign_id = e.campaign_id AND x.delivery_id = e.delivery_id AND x.version IS NULL
+                          AND x.type = 'Retracted' AND x.body ->> 'feedback' = e.body ->> 'feedback' AND x.position > e.position)
+        ORDER BY array_position(ARRAY['Complained', 'Bounced'], e.type) LIMIT 1) AS feedback,
        (SELECT coalesce(e.body ->> 'code', e.body ->> 'reason') FROM events e
         WHERE e.campaign_id = c.id AND e.delivery_id = q.delivery_id
           AND e.type IN ('Deferred', 'Failed', 'Skipped', 'OutcomeUnknown', 'Released')

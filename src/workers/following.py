@@ -50,8 +50,8 @@ class Following:
         What the follower raises passes: nothing of that page has happened, and the next step begins with it again.
         """
         try:
+            self.wake.clear()  # before the look, and before connecting: an ear that is lost meanwhile sets it again
             await self._connect()
-            self.wake.clear()  # before the look
             again_in = await self._to_the_end()
         except (*GONE, UnavailableError) as error:
             log.warning("follower_lost", follower=self.follower.name, reason=str(error)[:200])

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Literal, cast
+from urllib.parse import urlsplit
 
 import structlog
 
 from ..database import Connection
-from ..ledger import campaigns
+from ..ledger import campaigns, senders
 from ..ledger.campaigns import Campaign
 from ..ledger.queue import Delivery
 from ..messages.addresses import parse_mailbox
+from ..messages.doors import Door, door_of
 from ..messages.letter import Campaign as LetterCampaign
 from ..messages.letter import Letter, Recipient
 from ..messages.mime import Composed, Press, RenderError, prepare
@@ -36,12 +38,14 @@ class Writer:
         links: UnsubscribeLinks | None,
         *,
         tracked: TrackedLinks | None = None,
+        door: Door | None = None,
         now: Callable[[], datetime] = _now,
     ) -> None:
         self.press = press
         self.campaign = campaign
         self.links = links
         self.tracked = tracked
+        self.door = door
         self.now = now
 
     @classmethod
@@ -56,7 +60,9 @@ class Writer:
         elif settings.track:
             log.warning("not_tracked", campaign=campaign.id, remedy="this worker has no POSTLEDGER_URL: set it")
         kind = cast('Literal["bulk", "standing"]', settings.kind)
-        return cls(prepare(letter_of(campaign)), LetterCampaign(settings.name, kind), links, tracked=tracked)
+        parts = urlsplit(await senders.read_url(conn, settings.sender_id))
+        door = door_of(parts.hostname) if parts.scheme in ("smtp", "smtps") else None
+        return cls(prepare(letter_of(campaign)), LetterCampaign(settings.name, kind), links, tracked=tracked, door=door)
 
     def compose(self, delivery: Delivery) -> Composed:
         """The mail of one delivery. Raises RenderError for what is this recipient's fault."""
@@ -77,6 +83,7 @@ class Writer:
             attempt=delivery.attempt,
             unsubscribe=self.links,
             tracked=self.tracked,
+            door=self.door,
         )
 
 

@@ -35,7 +35,7 @@ async def test_every_delivery_says_in_words_where_it_stands(app, owner):
         ("k3", "p3@example.org", "failed", 1, "550", None, None),
         ("k4", "p4@example.org", "outcome unknown", 1, "lost", None, None),
         ("k5", "p5@example.org", "waiting", 0, "shutdown", None, None),
-        ("k6", "p6@example.org", "sent", 1, None, at, None),
+        ("k6", "p6@example.org", "sent", 1, None, at, "delivered"),
         ("k7", "p7@example.org", "being sent", 0, None, None, None),
         ("k8", "p8@example.org", "waiting", 0, None, None, None),
         ("k9", "p9@example.org", "skipped", 0, "complained", None, None),

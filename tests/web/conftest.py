@@ -89,7 +89,7 @@ async def open_api(dsn: str, **flags: str) -> AsyncIterator[Api]:
     config, database = config_of(dsn, **flags), Database(dsn)
     async with database.connection() as conn:
         _, key = await access.create(conn, access.SCOPES)
-    app = make_app(config, database)
+    app = make_app(config, database, listen=None if config.listen is None else Database(config.listen))
     async with (
         serving(app, config.http, grace=5.0) as url,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,

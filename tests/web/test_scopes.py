@@ -75,6 +75,7 @@ OPENED_BY = {
     "GET /c/{token}/{target}": EVERYBODY,
     "HEAD /c/{token}/{target}": EVERYBODY,
     "POST /webhooks/{provider}": EVERYBODY,
+    "GET /": EVERYBODY,
     "GET /healthz": EVERYBODY,
     "GET /readyz": EVERYBODY,
     "GET /metrics": EVERYBODY,

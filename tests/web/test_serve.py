@@ -20,6 +20,7 @@ from attrs import define
 
 from postledger.database import Database
 from postledger.ledger import access
+from postledger.projections.verify import verify
 from tests.eventually import eventually
 from tests.servers import PrivateServer
 
@@ -145,6 +146,37 @@ async def test_open_requests_finish_and_new_ones_are_refused(database: str, tmp_
         assert await conn.fetchval("SELECT count(*) FROM campaigns") == 1
         sealed = "EXISTS (SELECT FROM blocks b WHERE b.positions @> e.position)"
         assert await conn.fetchval(f"SELECT count(*) FROM events e WHERE NOT {sealed}") == 0  # before it left
+
+
+async def test_streams_end_and_workers_give_back_when_it_is_told_to_end(database: str, tmp_path: Path):
+    """A stream that waits for news, and a campaign that a slow sender is in the middle of."""
+    async with running(tmp_path, "up", "--grace", "20s", dsn=database, key=await key_of(database)) as service:
+        await service.ask("POST", "/v1/senders", {"name": "slow", "url": "null://", "rate": "1/m"})
+        whole = {"name": "a", "subject": "Hi", "from": "a@shop.example", "html": "<p>Hi</p>", "sender": "slow"}
+        _, campaign = await service.ask("POST", "/v1/campaigns", whole)
+        path = f"/v1/campaigns/{campaign['id']}"
+        await service.ask("POST", f"{path}/recipients", [{"email": f"p{n}@example.org"} for n in range(20)])
+        headers = {"Authorization": f"Bearer {service.key}"}
+        async with service.session.get(f"{service.url}/v1/events/stream", headers=headers) as stream:
+            assert stream.status == 200
+            await stream.content.readline()
+            await service.ask("POST", f"{path}/start")
+
+            async def begun() -> None:
+                assert (await service.get(path))[1]["counts"]["sent"] >= 1
+
+            await eventually(begun, within=WITHIN)
+            service.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(WITHIN):
+                await stream.content.read()  # to its end, which is an orderly one
+        async with asyncio.timeout(WITHIN):
+            _, err = await service.process.communicate()
+        assert service.process.returncode == 0, err.decode()
+    async with Database(database).connection() as conn:
+        assert await conn.fetchval("SELECT count(*) FROM claims") == 0
+        counts = dict(await conn.fetch("SELECT status::text, count(*) FROM recipient_queue GROUP BY 1"))
+        assert set(counts) == {"pending", "sent"}, counts
+        assert (await verify(conn, None)).equal
 
 
 async def test_a_restart_of_the_database_ends_nothing(own_server: PrivateServer, tmp_path: Path):

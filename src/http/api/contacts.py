@@ -178,5 +178,5 @@ ROUTES = (
         answer=Changed,
         idempotent=True,
     ),
-    Route("GET", "/v1/contacts/{id}", show, "read", "One contact", answer=Contact),
+    Route("GET", "/v1/contacts/{id:[0-9]+}", show, "read", "One contact", answer=Contact),
 )

@@ -85,8 +85,8 @@ class Hub:
     async def step(self) -> None:
         """Reads to the end where there is anybody to read for, then waits until there may be more."""
         try:
+            self.wake.clear()  # before the look, and before connecting: an ear that is lost meanwhile sets it again
             await self._connect()
-            self.wake.clear()  # before the look
             again_in = await self._read()
         except (*GONE, UnavailableError) as error:
             log.warning("feed_lost", reason=str(error)[:200])

@@ -49,7 +49,7 @@ _HEADERS = {
     503: {"Retry-After": "Seconds."},
 }
 _PARAMETER = re.compile(r"\{(\w+)(?::[^{}]*(?:\{[^{}]*\}[^{}]*)*)?\}")
-_ID: Schema = {"type": "string", "pattern": "^[0-9]{1,18}$", "examples": ["42"]}
+_ID: Schema = {"type": "string", "pattern": "^[1-9][0-9]{0,17}$", "examples": ["1"]}
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _in_headers(route: Route) -> Iterator[dict[str, Any]]:
             "in": "header",
             "required": False,
             "description": "The same request again with the same key has one effect and one answer.",
-            "schema": {"type": "string", "pattern": "^[!-~]{1,200}$", "examples": ["order-1001"]},
+            "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
         }
     if route.if_match is not None:
         yield {
@@ -228,10 +228,10 @@ def _problems(route: Route) -> dict[str, Any]:
     for name in KINDS:
         if name in names:
             by_status.setdefault(KINDS[name].status, []).append(name)
-    return {str(status): _problem(status, found) for status, found in sorted(by_status.items())}
+    return {str(status): _problem(route, status, found) for status, found in sorted(by_status.items())}
 
 
-def _problem(status: int, names: Sequence[str]) -> dict[str, Any]:
+def _problem(route: Route, status: int, names: Sequence[str]) -> dict[str, Any]:
     kind = KINDS[names[0]]
     answer: dict[str, Any] = {
         "description": "; ".join(f"{KINDS[name].title} (`/problems/{name}`)" for name in names),
@@ -242,6 +242,8 @@ def _problem(status: int, names: Sequence[str]) -> dict[str, Any]:
             }
         },
     }
+    if tag_of(route) == "service" and route.scope is None:  # what people open in a browser says it in a page
+        answer["content"]["text/html"] = {"schema": {"type": "string"}}
     if status in _HEADERS:
         answer["headers"] = {name: _header(words) for name, words in _HEADERS[status].items()}
     return answer

@@ -17,7 +17,7 @@ _OF: dict[Any, Any] = {
     int: 1,
     bool: False,
     float: 1.0,
-    Id: "42",
+    Id: "1",
     datetime: "2030-01-31T08:00:00.000000Z",
     timedelta: "24h",
     Rate: "100/s",

@@ -26,7 +26,7 @@ _PLAIN: Mapping[Any, Schema] = {
     NoneType: {"type": "null"},
     Any: {},
     object: {},
-    Id: {"type": "string", "pattern": "^[0-9]{1,18}$", "examples": ["42"]},
+    Id: {"type": "string", "pattern": "^[0-9]{1,19}$", "examples": ["1"]},
     datetime: {"type": "string", "format": "date-time", "examples": ["2030-01-31T08:00:00.000000Z"]},
     timedelta: {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$", "examples": ["24h"]},
     Rate: {"type": "string", "pattern": "^[1-9][0-9]{0,5} ?/ ?[smhd]$", "examples": ["100/s"]},

@@ -28,10 +28,11 @@ fieldset{border:1px solid #767676;border-radius:.5rem;margin:1.5rem 0;padding:.5
 legend{padding:0 .5rem;font-weight:600}
 label{display:flex;align-items:center;gap:.75rem;min-height:2.75rem}
 input{width:1.4rem;height:1.4rem;flex:none;margin:0}
+a{color:#0b4f9e}
 button{font:inherit;font-weight:600;min-height:3rem;padding:.5rem 1.5rem;border:2px solid #0b4f9e;border-radius:.5rem;
 background:#0b4f9e;color:#fff;cursor:pointer}
 :focus-visible{outline:3px solid #c2410c;outline-offset:3px}
-@media (prefers-color-scheme:dark){body{background:#141414;color:#f2f2f2}
+@media (prefers-color-scheme:dark){body{background:#141414;color:#f2f2f2}a{color:#a8cbff}
 button{background:#a8cbff;border-color:#a8cbff;color:#10243f}:focus-visible{outline-color:#ffb68a}}
 """
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode("ascii")
@@ -89,6 +90,11 @@ def too_many(request: web.Request, again_in: str) -> web.Response:
     return _page(
         request, texts.too_many, _paragraph(escape(texts.too_many_why)), status=429, headers={"Retry-After": again_in}
     )
+
+
+def plain(title: str, body: str) -> web.Response:
+    """A page in English of the same looks; `body` is HTML."""
+    return _response("en", title, body, 200, {})
 
 
 def masked(address: str) -> str:
@@ -149,11 +155,13 @@ def _paragraph(html: str) -> str:
 def _page(
     request: web.Request, title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    language = _language(request)
-    text = _PAGE.substitute(lang=language, title=escape(title), style=_STYLE, body=body)
+    return _response(_language(request), title, body, status, headers or {})
+
+
+def _response(language: str, title: str, body: str, status: int, headers: Mapping[str, str]) -> web.Response:
     return web.Response(
         status=status,
-        text=text,
+        text=_PAGE.substitute(lang=language, title=escape(title), style=_STYLE, body=body),
         content_type="text/html",
-        headers={**_HEADERS, "Content-Language": language, **(headers or {})},
+        headers={**_HEADERS, "Content-Language": language, **headers},
     )

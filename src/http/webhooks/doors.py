@@ -70,9 +70,10 @@ class Certificates:
 
     async def get(self, url: str) -> bytes:
         """Raises UnavailableError: the post is to be sent again."""
+        if (kept := self._known(url)) is not None:
+            return kept  # nobody waits behind the fetch of another one
         async with self._turn:
-            until, kept = self._kept.get(url, (0.0, b""))
-            if time.monotonic() < until:
+            if (kept := self._known(url)) is not None:
                 return kept
             if self._fetches.take("sns"):
                 raise UnavailableError("too many certificates were asked for")
@@ -81,6 +82,10 @@ class Certificates:
             while len(self._kept) > CERTIFICATES:
                 self._kept.popitem(last=False)
             return fetched
+
+    def _known(self, url: str) -> bytes | None:
+        until, kept = self._kept.get(url, (0.0, b""))
+        return kept if time.monotonic() < until else None
 
     def forget(self, url: str) -> None:
         """It was none."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 
 import aiohttp
 import pytest
@@ -12,6 +13,7 @@ from postledger.database import Connection
 from postledger.http.public.pages import masked
 from postledger.http.public.texts import TEXTS, language_of
 from postledger.http.public.unsubscribe import Wish, wish_of
+from postledger.ledger.queue import ask_permit
 from postledger.messages.unsubscribe import make_token
 from postledger.projections.verify import verify
 from tests.campaigns import claim, enlist
@@ -130,6 +132,22 @@ async def test_nobody_who_left_is_claimed_any_more(api: Api, db: Connection):
     taken = await claim(db, mail.campaign, await enlist(db))
     assert mail.delivery not in [row.delivery_id for row in taken.rows]
     assert (len(taken.rows), taken.skipped) == (2, 1)
+
+
+async def test_who_leaves_with_the_mail_claimed_already_gets_no_permit(api: Api, db: Connection):
+    for number, name in enumerate((None, "news")):
+        mail = await mailed(api, db, name=f"c{number}", list_name=name)
+        worker = await enlist(db)
+        held = await claim(db, mail.campaign, worker)
+        ask = partial(ask_permit, db, worker, 1, [held.rows[0].claim_id], [], beat=False, now=0.0, timeout=10)
+        before = await ask()
+        assert mail.delivery in [row.delivery_id for row in held.rows]
+        assert (before.alive, before.suppressed) == (True, frozenset())
+        await anonymous(api, "POST", mail.path)
+        assert (await ask()).suppressed == {mail.delivery}
+        break_off = await db.fetchval("SELECT release_claim($1, $2)", held.rows[0].claim_id, worker)
+        assert break_off == len(held.rows)
+        await db.execute("DELETE FROM suppressions")
 
 
 async def test_what_was_said_is_sealed_without_anybody_asking(api: Api, db: Connection):
@@ -306,3 +324,10 @@ async def test_mail_and_page_agree(api: Api, db: Connection):
     mail: Mail = await mailed(api, db)
     url = UnsubscribeLinks("https://mail.shop.example", mail.secret).url(mail.campaign, mail.delivery)
     assert url == f"https://mail.shop.example{mail.path}"
+
+
+async def test_the_front_door_names_documents_that_are_there(api: Api):
+    front = await anonymous(api, "GET", "/")
+    assert front.status == 200
+    for link in re.findall(r'href="([^"]+)"', front.content.decode()):
+        assert (await anonymous(api, "GET", f"/{link}")).status == 200, link

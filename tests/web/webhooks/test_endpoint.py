@@ -319,3 +319,18 @@ async def test_many_at_once_about_the_same_people_do_not_deadlock(service: Servi
     assert set(statuses) == {200}
     assert await app.fetchval("SELECT count(*) FROM suppressions") == 20
     assert (await verify(app, None)).equal
+
+
+async def test_two_services_take_each_thing_once_together(
+    service: Service, database: str, app: Connection, world: World
+):
+    """A provider's posts go to several processes, and its repetitions to the other one."""
+    mails = await send(app, 20)
+    events = [signing.sendgrid_event("unsubscribe", mail.address, delivery_id=mail.reference) for mail in mails]
+    posts = [signing.sendgrid([event, other]) for event in events for other in events[::-1]]
+    async with open_service(database, signing.keys(), world) as second:
+        both = [one.post("sendgrid", *post) for post in posts for one in (service, second)]
+        assert set(await asyncio.gather(*both)) == {200}
+    assert (await counts(app))[1:] == (20, 20)
+    assert await app.fetchval("SELECT count(*) FROM suppressions") == 20
+    assert (await verify(app, None)).equal
