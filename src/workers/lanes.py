@@ -166,7 +166,9 @@ class Lane:
         self.held[campaign_id] -= count
         if not self.held[campaign_id]:
             del self.held[campaign_id]
-        if was_full or campaign_id not in self.held or self.free * 2 >= self.capacity:
+        batch = self.provider.batch
+        enough = self.free >= batch if batch > 1 else self.free * 2 >= self.capacity
+        if was_full or enough or campaign_id not in self.held:
             self.room.set()
 
     def on_trial(self) -> None:

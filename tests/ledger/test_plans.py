@@ -109,7 +109,8 @@ def test_a_claim_costs_the_same_beside_half_a_million_other_rows(tables):
     """For tables never analysed, analysed, and for a campaign younger than their statistics."""
     campaign = tables.campaign("spring")
     tables.fill(campaign, 80_000)  # enough that its indexes are as deep as they will be
-    tables.run(tables.app.fetchval("SELECT suppress('somebody@example.org', 'operator', 'test')"))  # or it looks at none
+    # Without any suppression a claim looks at none.
+    tables.run(tables.app.fetchval("SELECT suppress('somebody@example.org', 'operator', 'test')"))
     small = tables.buffers(campaign)
 
     paused = tables.campaign("paused", "Paused")

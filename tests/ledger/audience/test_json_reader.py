@@ -33,7 +33,7 @@ def test_what_is_neither_address_nor_key_nor_name_is_template_data_as_in_a_csv_f
     row = one(
         '{"email": " Ann@X.example", "key": "k1", "name": "Ann", "town": "Ulm", "n": 3, "data": {"pet": ["cat"]}}'
     )
-    assert row == Row(1, "a@x.example", "k1", "Ann", b'{"town":"Ulm","n":3,"pet":["cat"]}')
+    assert row == Row(1, "ann@x.example", "k1", "Ann", b'{"town":"Ulm","n":3,"pet":["cat"]}')
 
 
 def test_the_address_is_the_key_where_none_is_given() -> None:
