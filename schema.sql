@@ -709,6 +709,10 @@ BEGIN
     END IF;
     accepted := v_new - suppressed;
 
+    -- From here on rows are looked up one by one. A plan for just this campaign, of which older statistics know nothing, takes
+    -- its primary key for the shortest way to one of its rows, and reads them all for each: a plan for any campaign does not.
+    PERFORM set_config('plan_cache_mode', 'force_generic_plan', true);
+
     -- Who was there before, or twice in the file: a row's fate goes back to its line.
     IF suppressed > 0 THEN
         UPDATE import_rows s SET outcome = 'suppressed', reason = d.reason

@@ -49,11 +49,11 @@ class _Calm:
     """The same trouble once in a while: whoever waits for a server to come back knows by now."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[object, object], float] = {}
+        self._said: dict[tuple[object, ...], float] = {}
 
     def __call__(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
         if "reason" in event:
-            what, now = (event["event"], event["reason"]), time.monotonic()
+            what, now = (event["event"], event["reason"], event.get("campaign")), time.monotonic()
             if now - self._said.get(what, -AGAIN_AFTER) < AGAIN_AFTER:
                 raise structlog.DropEvent
             self._said[what] = now

@@ -124,7 +124,7 @@ def _hidden(option: click.Option) -> click.Option:
 
 
 def duration(least: timedelta = timedelta(0)) -> Callable[[str], timedelta]:
-    """An option's type: 90s, 15m, 24h, 2d, up to a year; a bare number is seconds."""
+    """An option's type: 90s, 15m, 24h, 2d, up to a year."""
 
     def convert(value: str) -> timedelta:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import field, fields, frozen
 
 from ..database import Blocks, Connection
-from ..errors import NotFoundError
+from ..errors import DataError, NotFoundError
 
 sql = Blocks("postledger.ledger", "campaigns.sql")
 
@@ -146,7 +146,9 @@ async def find_named(conn: Connection, name: str) -> int | None:
 
 
 async def draft(conn: Connection, settings: Settings, source: Source) -> int:
-    """Writes a new campaign down; returns its id. A twin's name raises UniqueViolationError."""
+    """Writes a new campaign down; returns its id. A twin's name raises UniqueViolationError, a number DataError."""
+    if settings.name.isascii() and settings.name.isdigit():
+        raise DataError(f"name: {settings.name!r} would be taken for another campaign's id: put a letter into it")
     await conn.execute(sql.keep_template, source.hash, source.subject, source.html, source.text)
     campaign_id: int = await conn.fetchval(
         sql.draft,

@@ -10,11 +10,11 @@ LONGEST = timedelta(days=366)
 
 
 def read(text: str, least: timedelta = timedelta(0)) -> timedelta:
-    """Up to a year; a bare number is seconds. Raises ValueError, in words for the one who wrote it."""
+    """Up to a year, with its unit: who writes 24 mostly means hours. Raises ValueError, in words for the one who wrote it."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d|)", text.strip())
-    if found is None:
+    if found is None or (not found[2] and float(found[1])):
         raise ValueError(f"{text!r} is no duration: write 90s, 15m, 24h or 2d")
-    length = timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
+    length = timedelta(seconds=float(found[1]) * _UNITS.get(found[2], 0))
     if not least <= length <= LONGEST:
         raise ValueError(f"{text!r} is out of bounds: write one between {least.total_seconds():g}s and 366d")
     return length

@@ -31,8 +31,8 @@ class Failures:
             self._failed -= self._last[0]
         self._last.append(failed)
         self._failed += failed
-        if len(self._last) < self.least or not failed or self._failed * 100 <= self.share * self.least:
-            return False
+        if not failed or self._failed * 100 <= self.share * self.least:
+            return False  # however the rest of them turn out
         self._last.clear()
         self._failed = 0
         return True
