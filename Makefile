@@ -49,6 +49,7 @@ bench: $(STAMP)-bench ## Drain, pickup and idle beside a plain worker and PGQueu
 	$(BIN)/python -m bench.following
 	$(BIN)/python -m bench.together
 	$(BIN)/python -m bench.rates
+	$(BIN)/python -m bench.messages
 	$(BIN)/python -m bench.webhooks
 	$(BIN)/python -m bench.upload
 	$(BIN)/python -m bench.feed
