@@ -1,4 +1,4 @@
-"""The least that takes a mail by HTTP: an aiohttp handler that reads JSON and does one INSERT, and no more than that."""
+"""The least that takes a mail by HTTP: an aiohttp handler that reads JSON and does one INSERT, and nothing else."""
 
 import asyncio
 import json
