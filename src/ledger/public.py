@@ -105,6 +105,8 @@ def _first(error: BaseException, place: str, cls: Any) -> Unreadable | None:
         case IterableValidationError():
             inner = error.exceptions[0]
             return _first(inner, _inside(inner, place, error.cl), error.cl)
+        case _AtItem():
+            return _first(error.error, f"{place}[{error.index}]", cls)
         case ForbiddenExtraKeysError():
             known = ", ".join(name_of(attribute) for attribute in attrs.fields(error.cl))
             extra = min(error.extra_fields)
@@ -301,8 +303,16 @@ def _item(hook: Any, inner: Any, index: int, item: object) -> Any:
     try:
         return hook(item, inner)
     except Exception as error:
-        error.add_note(IterableValidationNote(f"item {index}", index, inner))
-        raise IterableValidationError("a list", [error], inner) from error
+        raise _AtItem(index, error) from error
+
+
+class _AtItem(Exception):  # noqa: N818 - it says where
+    """Something is wrong with an item of a list."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index)
+        self.index = index
+        self.error = error
 
 
 def _class_reader(cls: type[Any], converter: Converter, strict: bool) -> Any:
