@@ -49,7 +49,10 @@ bench: $(STAMP)-bench ## Drain, pickup and idle beside a plain worker and PGQueu
 	$(BIN)/python -m bench.following
 	$(BIN)/python -m bench.together
 	$(BIN)/python -m bench.rates
+	$(BIN)/python -m bench.messages
 	$(BIN)/python -m bench.webhooks
+	$(BIN)/python -m bench.upload
+	$(BIN)/python -m bench.feed
 
 chaos: $(STAMP)-test ## 100,000 mails by three workers, one killed, one stopped, PostgreSQL restarted (some minutes)
 	$(BIN)/python -m tests.chaos.soak

@@ -1,8 +1,10 @@
 """What the environment and the flags say, checked."""
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
@@ -11,6 +13,8 @@ from .errors import ConfigurationError
 
 DEFAULTS = {"schema": "postledger", "data": ".postledger", "http": "127.0.0.1:8025"}
 NAMES = ("database", "listen", "schema", "data", "http", "url")
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 PROVIDERS = ("mailgun", "sendgrid", "ses", "postmark")
 
 
@@ -46,6 +50,8 @@ class Config:
     url: str | None
     """The public base of the links in mails, without a final slash."""
     webhooks: Webhooks = field(factory=Webhooks, repr=False)
+    proxies: tuple[Network, ...] = ()
+    """From where X-Forwarded-For is believed, beside this machine: POSTLEDGER_PROXIES, divided by spaces or commas."""
 
 
 @frozen
@@ -80,6 +86,7 @@ def load(environ: Mapping[str, str], **flags: str | None) -> Config:
         data=_folder(data),
         http=_host_and_port(http),
         url=_base_url(url) if url else None,
+        proxies=_networks(environ.get("POSTLEDGER_PROXIES", "")),
         webhooks=Webhooks(**{name: _several(name, environ) for name in PROVIDERS}),
     )
 
@@ -176,6 +183,15 @@ def _base_url(setting: _Setting) -> str:
     if not setting.value.isascii() or not re.fullmatch(r"[!-~]+", setting.value):
         raise setting.wrong("which has spaces or letters outside ASCII", remedy)
     return setting.value.rstrip("/")
+
+
+def _networks(value: str) -> tuple[Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(one) for one in value.replace(",", " ").split())
+    except ValueError:
+        raise _Setting("POSTLEDGER_PROXIES", value).wrong(
+            "which are no networks", "write for example 10.0.0.0/8 172.17.0.1"
+        ) from None
 
 
 def read_address(source: str, value: str) -> tuple[str, int]:

@@ -151,3 +151,11 @@ def test_no_part_of_a_password_is_shown(scheme: str, password: str):
         f"{scheme}://ada:***@host/mail",
         f"{scheme}://***",
     )
+
+
+def test_proxies_are_networks() -> None:
+    found = load({"POSTLEDGER_PROXIES": "10.0.0.0/8, 172.17.0.1 fd00::/8"}).proxies
+    assert [str(network) for network in found] == ["10.0.0.0/8", "172.17.0.1/32", "fd00::/8"]
+    assert load({}).proxies == ()
+    with pytest.raises(ConfigurationError, match="POSTLEDGER_PROXIES"):
+        load({"POSTLEDGER_PROXIES": "10.0.0.1/8"})

@@ -111,6 +111,7 @@ async def _database_checks(config: Config, database: Database, *, with_senders: 
         "role": lambda: _try_role(database),
         "epoch": lambda: _try_epoch(database),
         "blocks": lambda: _tell_lag(database),
+        "webhooks": lambda: _tell_webhooks(database),
         "notifications": lambda: _try_notifications(database, listen),
     }
     for name, look in looks.items():
@@ -203,6 +204,22 @@ async def _tell_lag(database: Database) -> str:
         sealed += f", {lag.unsealed} events in none yet, the oldest since {lag.oldest_in.total_seconds():.1f} s"
     behind = [f"{name} is {blocks} blocks behind" for name, blocks in lag.behind.items() if blocks]
     return "; ".join([sealed, *behind])
+
+
+async def _tell_webhooks(database: Database) -> str:
+    """What cannot be read is kept, and what is not found may be somebody else's: a person should hear of either."""
+    async with database.connection(label="doctor") as conn:
+        row = await fetch_one(conn, sql.webhooks)
+    if row["last_at"] is None:
+        return "no provider has posted anything yet"
+    told = [f"the last post came at {write_time(row['last_at'])}"]
+    if row["faults"]:
+        told.append(
+            f"{row['faults']} have something unreadable in them ('postledger webhooks reprocess' after an update)"
+        )
+    if row["waiting"]:
+        told.append(f"{row['waiting']} things said of mails that are not found yet ('postledger webhooks unlinked')")
+    return "; ".join(told)
 
 
 async def _try_notifications(database: Database, listen: Database) -> str:

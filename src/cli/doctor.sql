@@ -28,3 +28,8 @@ SELECT pg_notify($1, '')
 SELECT s.id, s.name FROM senders s
 WHERE EXISTS (SELECT FROM campaigns c WHERE c.sender_id = s.id AND c.status NOT IN ('completed', 'cancelled'))
 ORDER BY s.id
+
+-- name: webhooks
+SELECT (SELECT max(received_at) FROM webhook_inbox WHERE id = (SELECT max(id) FROM webhook_inbox)) AS last_at,
+       (SELECT count(*) FROM webhook_inbox WHERE fault IS NOT NULL) AS faults,
+       (SELECT count(*) FROM feedback WHERE link_at IS NOT NULL) AS waiting

@@ -16,10 +16,10 @@ from ..http.api.checklists import Checklist
 from ..http.api.drafts import Changes, NewCampaign
 from ..http.api.messages import Accepted, NewMessage
 from ..http.api.recipients import Recipients
-from ..http.api.senders import NewSender, Sender
 from ..ledger.documents import Campaign, Recipient
 from ..ledger.log_documents import AsOf, Delivery, EventPage, History, ImportReport, Step, Verification
 from ..ledger.public import Id, read_answer
+from .directory import Directory
 from .errors import Problem, error_of
 from .feed import Feed
 from .transport import Call, Transport, json_call, upload_call
@@ -29,7 +29,7 @@ NDJSON = "application/x-ndjson"
 LINES = 2_000
 
 
-class Client:
+class Client(Directory):
     """A caller of the service at `url` with an API key; a context manager.
 
     What may be repeated without being done twice is repeated: reading, and what carries an Idempotency-Key, as every
@@ -150,10 +150,6 @@ class Client:
     async def send_message(self, message: NewMessage) -> Accepted:
         """One mail to one person, through a standing campaign."""
         return await self.transport.ask(json_call("POST", "/v1/messages", message), Accepted)
-
-    async def create_sender(self, new: NewSender) -> Sender:
-        """A way out."""
-        return await self.transport.ask(json_call("POST", "/v1/senders", new), Sender)
 
     # The log.
 

@@ -102,20 +102,22 @@ def json_call(
     `version` goes into If-Match; `once`: asked twice it would be done twice.
     """
     headers: dict[str, str] = {}
-    body = None
-    if value is not None:
-        content = orjson.dumps(body_of(value))
+    content = None if value is None else orjson.dumps(body_of(value))
+    if content is not None:
         headers["Content-Type"] = "application/json"
-
-        def body() -> bytes:
-            return content
-
     if method == "POST":
         headers["Idempotency-Key"] = str(uuid4())
     if version is not None:
         headers["If-Match"] = f'"{version}"'
     given = {name: str(one) for name, one in query.items() if one is not None}
-    return Call(method, path, given, headers, body, repeatable=method in ("GET", "POST") and not once)
+    return Call(
+        method,
+        path,
+        given,
+        headers,
+        None if content is None else lambda: content,
+        repeatable=method in ("GET", "POST") and not once,
+    )
 
 
 def upload_call(path: str, body: Callable[[], Any], content_type: str, *, repeatable: bool) -> Call:

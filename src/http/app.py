@@ -19,6 +19,7 @@ from .draining import REQUESTS, Requests, close_when_stopping, count_requests
 from .feed.context import feeding
 from .guards import GUARDS, Guards, limit_callers, limit_strangers
 from .keys import CONFIG, DATABASE, LISTEN, POOL, SEALER, STOPPING, SWEEPER, TABLE
+from .mailroom import writing
 from .metrics import measure, measuring
 from .pool import Pool
 from .problems import answer_problems
@@ -64,7 +65,7 @@ async def _sweeping(app: web.Application) -> AsyncIterator[None]:
 
 
 CONTEXTS: tuple[Context, ...] = (
-    *(_pool, _sealing, waking, _sweeping),
+    *(_pool, _sealing, waking, writing, _sweeping),
     *(reading, measuring, uploading, auditing, feeding, receiving),
 )
 """In the order in which they begin; they end the other way round."""

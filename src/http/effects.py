@@ -77,7 +77,11 @@ async def asked_by(request: web.Request, body: bytes | None = None) -> Asked | N
 
 async def recall(conn: Connection, asked: Asked) -> web.Response | None:
     """The answer that was given, or None: then this transaction has the key for itself. Raises Problem."""
-    row = await fetch_one(conn, sql.recall, asked.api_key, asked.key)
+    return replayed(asked, await fetch_one(conn, sql.recall, asked.api_key, asked.key))
+
+
+def replayed(asked: Asked, row: asyncpg.Record) -> web.Response | None:
+    """What a row of recall_answer() means. Raises Problem."""
     if row["busy"]:
         raise Problem(
             "in-progress",

@@ -7,13 +7,12 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from aiohttp import web
 
+from ..config import Network
+from .keys import CONFIG
 from .problems import Problem
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MANY = 20_000
 """Callers that are remembered; the one heard of longest ago is forgotten first."""
@@ -72,9 +71,10 @@ def retry_after(seconds: float) -> str:
     return str(max(1, math.ceil(seconds)))
 
 
-def caller_address(request: web.Request, proxies: Sequence[Network] = LOOPBACK) -> str:
+def caller_address(request: web.Request) -> str:
     """Who asks, as a bucket's name."""
-    return address_of(request.remote, request.headers.get("X-Forwarded-For", ""), proxies)
+    forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
+    return address_of(request.remote, forwarded, (*LOOPBACK, *request.app[CONFIG].proxies))
 
 
 def address_of(peer: str | None, forwarded: str, proxies: Sequence[Network]) -> str:

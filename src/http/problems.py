@@ -66,6 +66,8 @@ _NAMES: dict[type[PostledgerError], str] = {
 
 _BY_STATUS = {400: "malformed", 404: "not-found", 405: "method-not-allowed", 408: "request-timeout", 413: "too-large"}
 
+FAULT = "something went wrong here; the log says what"
+
 AGAIN_IN = "2"
 """Retry-After of what passes by itself, seconds."""
 
@@ -121,7 +123,7 @@ def problem_of(error: PostledgerError) -> Problem:
         return Problem(
             name, "the database cannot be used just now", remedy="try again", headers={"Retry-After": AGAIN_IN}
         )
-    return Problem(name, str(error))
+    return Problem(name, FAULT if name == "internal" else str(error))
 
 
 @web.middleware
@@ -139,7 +141,7 @@ async def answer_problems(request: web.Request, handler: Handler) -> web.StreamR
         return _of_framework(error).response()
     except Exception:
         log.exception("request_failed", route=_route(request))
-        return Problem("internal", "something went wrong here; the log says what").response()
+        return Problem("internal", FAULT).response()
 
 
 def _told(request: web.Request, error: PostledgerError) -> Problem:

@@ -61,6 +61,11 @@ async def every(conn: Connection) -> list[Key]:
     return [Key(row["id"], row["name"], tuple(row["scopes"]), row["created_at"], row["revoked_at"]) for row in rows]
 
 
+async def revoked(conn: Connection) -> frozenset[int]:
+    """The ids of all keys that open nothing any more."""
+    return frozenset(row["id"] for row in await conn.fetch(sql.revoked))
+
+
 async def revoke(conn: Connection, key_id: int) -> bool:
     """The key opens nothing any more; False: that was so already. Raises NotFoundError."""
     done: bool | None = await conn.fetchval(sql.revoke, key_id)

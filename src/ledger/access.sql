@@ -7,6 +7,9 @@ SELECT create_first_key($1, $2)
 -- name: every
 SELECT id, name, scopes, created_at, revoked_at FROM api_keys ORDER BY id
 
+-- name: revoked
+SELECT id FROM api_keys WHERE revoked_at IS NOT NULL
+
 -- name: by_id
 SELECT id, hash, scopes, revoked_at FROM api_keys WHERE id = $1
 

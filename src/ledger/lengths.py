@@ -24,4 +24,4 @@ def write(value: timedelta) -> str:
     """In the largest unit that gives a whole number: 90s, 15m, 24h."""
     seconds = value.total_seconds()
     unit, length = next((size for size in (("h", 3600), ("m", 60)) if seconds % size[1] == 0), ("s", 1))
-    return f"{seconds / length:g}{unit}"
+    return f"{seconds / length:.6f}".rstrip("0").rstrip(".") + unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,21 +26,32 @@ class Message:
     due_at: datetime | None = None
 
 
-async def enqueue(conn: Connection, message: Message) -> tuple[int, bool]:
-    """The delivery's id, and whether it is new: a key that was written before is not written again.
+async def enqueue(conn: Connection, campaign: str, messages: Sequence[Message]) -> list[tuple[int, bool]]:
+    """The delivery of each, in order, and whether it is new: a key that was written before is not written again.
 
-    Nobody is woken: whoever commits does that afterwards. Raises InvalidAddress, and by SQLSTATE PL001 (no such
-    campaign), PL002 (it takes no messages) and PL003 (what its column names is not acceptable).
+    All of one `campaign`, in the caller's transaction. Nobody is woken: whoever commits does that afterwards. Raises
+    InvalidAddress, and by SQLSTATE PL001 (no such campaign), PL002 (it takes no messages) and PL003 (what its column
+    names is not acceptable, of one of them).
     """
-    delivery_id: int | None = await conn.fetchval(
-        sql.enqueue,
-        message.campaign,
-        normalise(message.email).full,
-        message.key,
-        message.name,
-        message.data,
-        message.due_at,
+    # In the order of keys: two that meet in several would wait for each other otherwise.
+    order = sorted(range(len(messages)), key=lambda at: messages[at].key or "")
+    sorted_ = [messages[at] for at in order]
+    rows = await conn.fetch(
+        sql.enqueue_all,
+        campaign,
+        [normalise(one.email).full for one in sorted_],
+        [one.key for one in sorted_],
+        [one.name for one in sorted_],
+        [one.data for one in sorted_],
+        [one.due_at for one in sorted_],
     )
-    if delivery_id is not None:
-        return delivery_id, True
-    return (await fetch_one(conn, sql.written, message.campaign, message.key))["delivery_id"], False
+    ids = {order[row["n"] - 1]: row["delivery_id"] for row in rows}
+    return [
+        (ids[at], True) if ids[at] is not None else (await _written(conn, campaign, one), False)
+        for at, one in enumerate(messages)
+    ]
+
+
+async def _written(conn: Connection, campaign: str, message: Message) -> int:
+    delivery_id: int = (await fetch_one(conn, sql.written, campaign, message.key))["delivery_id"]
+    return delivery_id

@@ -31,6 +31,8 @@ Id = NewType("Id", int)
 
 JSON_NAME: Final = "json_name"
 BIGGEST: Final = 2**63 - 1
+DEEPEST: Final = 50
+"""Levels of an object that is kept as it is; parsers and databases have limits too, but none to rely on."""
 
 
 def named(name: str, **options: Any) -> Any:
@@ -103,6 +105,8 @@ def _first(error: BaseException, place: str, cls: Any) -> Unreadable | None:
         case IterableValidationError():
             inner = error.exceptions[0]
             return _first(inner, _inside(inner, place, error.cl), error.cl)
+        case _AtItem():
+            return _first(error.error, f"{place}[{error.index}]", cls)
         case ForbiddenExtraKeysError():
             known = ", ".join(name_of(attribute) for attribute in attrs.fields(error.cl))
             extra = min(error.extra_fields)
@@ -191,6 +195,11 @@ def _unfit(error: ValueError) -> Unfit:
     return Unfit(reason, remedy) if reason else Unfit(remedy)
 
 
+def _nothing(value: object, _: Any = None) -> None:
+    if value is not None:
+        raise Unfit(f"{_said(value)} is not null", "write null")
+
+
 def _choice(value: object, kind: Any) -> Any:
     allowed = get_args(kind)
     if value not in allowed or isinstance(value, bool) != any(isinstance(one, bool) for one in allowed):
@@ -201,17 +210,19 @@ def _choice(value: object, kind: Any) -> Any:
 def _object(value: object, _: Any = None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Unfit(f"{_said(value)} is no object", "write {...}")
-    return {scrub(name): _clean(item) for name, item in value.items()}
+    return {scrub(name): _clean(item, 1) for name, item in value.items()}
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: Any, depth: int) -> Any:
+    if depth > DEEPEST:
+        raise Unfit(f"nested deeper than {DEEPEST} levels", "make it flatter")
     match value:
         case str():
             return scrub(value)
         case dict():
-            return _object(value)
+            return {scrub(name): _clean(item, depth + 1) for name, item in value.items()}
         case list():
-            return [_clean(item) for item in value]
+            return [_clean(item, depth + 1) for item in value]
     return value
 
 
@@ -243,10 +254,12 @@ def _reader(whole: Any, truth: Any, *, strict: bool = True) -> Converter:
         (datetime, _moment),
         (timedelta, _length),
         (Rate, _rate),
+        (type(None), _nothing),
     ):
         converter.register_structure_hook(kind, hook)
     converter.register_structure_hook_func(_is_choice, _choice)
     converter.register_structure_hook_func(lambda kind: kind == dict[str, Any], _object)
+    converter.register_structure_hook_factory(_is_several, lambda kind: _several(converter, kind))
     converter.register_structure_hook_factory(_is_optional, lambda kind: _optional(converter, kind))
     converter.register_structure_hook_factory(
         lambda kind: attrs.has(kind) and kind is not Rate, lambda cls: _class_reader(cls, converter, strict)
@@ -267,6 +280,39 @@ def _optional(converter: Converter, kind: Any) -> Any:
     inner = next(one for one in get_args(kind) if one is not type(None))
     hook = converter.get_structure_hook(inner)
     return lambda value, _: None if value is None else hook(value, inner)
+
+
+def _is_several(kind: Any) -> bool:
+    return get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis
+
+
+def _several(converter: Converter, kind: Any) -> Any:
+    """A list, of nothing else: cattrs would take a text for its letters, and an object for its names."""
+    inner = get_args(kind)[0]
+    hook = converter.get_structure_hook(inner)
+
+    def structure(value: object, _: Any) -> Any:
+        if not isinstance(value, list):
+            raise Unfit(f"{_said(value)} is no list", "write [...]")
+        return tuple(_item(hook, inner, index, item) for index, item in enumerate(value))
+
+    return structure
+
+
+def _item(hook: Any, inner: Any, index: int, item: object) -> Any:
+    try:
+        return hook(item, inner)
+    except Exception as error:
+        raise _AtItem(index, error) from error
+
+
+class _AtItem(Exception):  # noqa: N818 - it says where
+    """Something is wrong with an item of a list."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index)
+        self.index = index
+        self.error = error
 
 
 def _class_reader(cls: type[Any], converter: Converter, strict: bool) -> Any:

@@ -96,7 +96,18 @@ def test_doctor(spring: Desk, empty_database: str) -> None:
     well = spring.run("doctor", "--json")
     assert well.code == 0
     assert [check["name"] for check in well.document["checks"]] == [
-        *("connection", "version", "encoding", "schema", "role", "epoch", "blocks", "notifications", "provider")
+        *(
+            "connection",
+            "version",
+            "encoding",
+            "schema",
+            "role",
+            "epoch",
+            "blocks",
+            "webhooks",
+            "notifications",
+            "provider",
+        )
     ]
     assert all(set(check) == {"name", "ok", "detail", "remedy"} for check in well.document["checks"])
     relay = spring.run("doctor", "--via", "smtp://127.0.0.1:1?starttls=off", "--json")

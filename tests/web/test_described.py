@@ -34,7 +34,7 @@ CHECKS = (
 STREAMS = ("/v1/events/stream",)
 """Answers that never end have tests of their own."""
 
-EXAMPLES = 3
+EXAMPLES = 2
 SEED = 20_260_101
 
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 
 import aiohttp
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from postledger.database import Connection, Database
@@ -88,6 +89,21 @@ async def test_a_database_that_is_away_is_said_in_time(own_server: PrivateServer
             assert (await checks(api))["database"]
 
         await eventually(back, within=30)
+
+
+async def test_a_database_that_does_not_answer_is_said_in_time(
+    api: Api, owner: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("postledger.http.health.WITHIN", 0.2)
+    async with owner.transaction():
+        await owner.execute("LOCK TABLE campaigns IN ACCESS EXCLUSIVE MODE")
+        assert not (await checks(api, 503))["database"]
+        await owner.execute("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE")
+        await look_anew(api)
+        assert not (await checks(api, 503))["database"]
+        assert (await samples(api))["postledger_database_up", ()] == 0
+    await look_anew(api)
+    assert (await checks(api))["database"]
 
 
 async def test_one_look_serves_all_who_ask(api: Api, db: Connection):

@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -120,6 +121,39 @@ async def test_data_has_a_limit(api: Api) -> None:
     headers = {"Content-Type": "application/json"}
     refused = await api.call("POST", "/v1/messages", data=io.BytesIO(body), headers=headers)
     assert (refused.problem, refused.json["field"]) == ((422, "invalid"), "data")
+
+
+async def test_what_stands_in_the_way_of_one_harms_no_other(api: Api, db: Connection, conn: asyncpg.Connection) -> None:
+    """An application is just writing the key of one; another is not acceptable; a third is for no campaign."""
+    await standing(api)
+    await conn.execute("BEGIN")
+    await conn.execute("SELECT postledger.enqueue('welcome', 'held@x.example', 'held')")
+    late = datetime.now(UTC) + timedelta(days=4000)
+    odd = [{"key": "held"}, {"due_at": late.isoformat()}, {"campaign": "nothing"}]
+    plain = {"campaign": "welcome", "email": "ann@x.example"}
+    held, refused, lost = (asyncio.ensure_future(api.post("/v1/messages", {**plain, **one})) for one in odd)
+    others = await asyncio.gather(*(api.post("/v1/messages", {**plain, "key": f"k{n}"}) for n in range(40)))
+    assert {(one.status, one.json["new"]) for one in others} == {(202, True)}
+    assert ((await refused).problem, (await refused).json["field"]) == ((422, "invalid"), "due_at")
+    assert (await lost).problem == (404, "not-found")
+    await conn.execute("ROLLBACK")
+    assert (await held).status in (202, 503)  # it waits for the key, but not for ever
+    assert (await api.post("/v1/messages", {**plain, "key": "held"})).status == 202
+    assert await db.fetchval("SELECT count(*) FROM recipients") == 41
+    assert (await verify(db, None)).equal
+
+
+async def test_one_idempotency_key_at_once_has_one_effect(api: Api, db: Connection) -> None:
+    await standing(api)
+    asked = {"campaign": "welcome", "email": "ann@x.example"}
+    answers = await asyncio.gather(
+        *(api.post("/v1/messages", asked, headers={"Idempotency-Key": f"k{n % 3}"}) for n in range(30))
+    )
+    assert {one.status for one in answers} == {202}
+    assert len({one.json["delivery_id"] for one in answers}) == 3
+    assert [one.headers.get("Idempotent-Replayed") for one in answers].count(None) == 3
+    assert await db.fetchval("SELECT count(*) FROM recipients") == 3
+    assert await db.fetchval("SELECT count(*) FROM idempotency_keys") == 3
 
 
 async def test_bulk_and_cancelled_ones_take_none(api: Api) -> None:

@@ -75,3 +75,11 @@ def test_each_worker_is_judged_by_itself() -> None:
     suspicion.judge([probe(1), probe(2, free=False)], 10.0, trusted=True)
     assert suspicion.judge([probe(1), probe(2)], 11.0, trusted=True) == [probe(1)]
     assert suspicion.judge([probe(2)], 12.0, trusted=True) == [probe(2)]
+
+
+def test_a_recovery_is_measured_from_the_first_sign() -> None:
+    suspicion = Suspicion()
+    suspicion.judge([probe(1)], 10.0, trusted=True)
+    suspicion.judge([probe(1), probe(2)], 11.2, trusted=True)
+    assert suspicion.signs([1, 2], 11.5) == [10.0, 11.2]
+    assert suspicion.signs([3], 11.5) == [11.5]  # found by its lease: the sign is now

@@ -20,7 +20,7 @@ from ...projections.records import event_json
 from ..feed.context import HUB, READERS
 from ..feed.frames import RETRY
 from ..feed.stream import Stream
-from ..keys import POOL
+from ..keys import CALLER, POOL
 from ..problems import Problem
 from ..route import Route
 from ..streaming import stream_out
@@ -85,7 +85,8 @@ async def stream(request: web.Request) -> web.StreamResponse:
             head = await follow.reachable_head(conn, after or Checkpoint())
     events, progress = asked.only != "progress", asked.only != "events"
     with hub.wanting(events=events, progress=progress):
-        one = Stream(hub, pool, request.app[READERS], asked.campaign, events, progress, after or head)
+        key_id = request[CALLER].key_id
+        one = Stream(hub, pool, request.app[READERS], key_id, asked.campaign, events, progress, after or head)
         return await stream_out(request, _pieces(one), "text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

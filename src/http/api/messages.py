@@ -5,19 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import asyncpg
 from aiohttp import web
 from attrs import frozen
 
-from ...database import Connection
-from ...ledger import limits, messages
+from ...ledger import limits
 from ...ledger.messages import Message
-from ...ledger.public import Id
-from ..effects import effect
-from ..problems import Problem
+from ..effects import asked_by
+from ..mailroom import MAILROOM, Accepted
 from ..route import Route
-from ..waking import WAKER
-from ..wire import answer, read_body
+from ..wire import read_body
+
+__all__ = ["ROUTES", "Accepted", "NewMessage"]
 
 
 @frozen
@@ -36,37 +34,11 @@ class NewMessage:
     """When it is to be sent; without it, or in the past: now."""
 
 
-@frozen
-class Accepted:
-    """The message is written down: it will be sent, or its history says why not."""
-
-    delivery_id: Id
-    new: bool
-    """False: this key was written before, and `delivery_id` is that message's."""
-
-
 async def send(request: web.Request) -> web.Response:
     """Writes the message down and answers its delivery; workers are woken when that is committed."""
     asked = await read_body(request, NewMessage)
     message = Message(asked.campaign, asked.email, asked.key, asked.name, asked.data, asked.due_at)
-
-    async def act(conn: Connection) -> web.Response:
-        try:
-            delivery_id, new = await messages.enqueue(conn, message)
-        except asyncpg.PostgresError as error:
-            if error.sqlstate != "PL003":
-                raise
-            raise unacceptable(error) from None
-        return answer(Accepted(Id(delivery_id), new), 202)
-
-    response = await effect(request, act)
-    request.app[WAKER].note()
-    return response
-
-
-def unacceptable(error: asyncpg.PostgresError) -> Problem:
-    """What SQL has against a message, of which its column says the field."""
-    return Problem("invalid", str(error).splitlines()[0], field=error.column_name)
+    return await request.app[MAILROOM].take(message, await asked_by(request))
 
 
 ROUTES = (

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 import structlog
 from aiohttp import web
 from attrs import frozen
 
 from ...database import Connection
-from ...errors import ConfigurationError, PostledgerError, UnavailableError
+from ...errors import PostledgerError
 from ...ledger import adding, campaigns, pages, writing
 from ...ledger.audience import staging
 from ...ledger.audience.csv_reader import read_csv
@@ -213,11 +212,11 @@ async def _renew_statistics(request: web.Request) -> None:
     try:
         async with request.app[LISTEN].connection(role=None, label="analyze") as conn:
             await writing.analyze(conn)
-    except (PostledgerError, UnavailableError, ConfigurationError) as error:
+    except PostledgerError as error:
         log.warning("not_analyzed", reason=str(error))
 
 
-async def uploading(app: web.Application) -> Any:
+async def uploading(app: web.Application) -> AsyncIterator[None]:
     """What uploads share."""
     app[UPLOADING] = Uploads()
     yield

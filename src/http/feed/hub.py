@@ -11,6 +11,7 @@ from attrs import define
 
 from ...database import GONE, Connection, Database, close, is_pooled
 from ...errors import DataError, UnavailableError
+from ...ledger import access
 from ...projections import follow, progress
 from ...projections.follow import Checkpoint
 from ...workers.following import DEAF_LOOK, IDLE_LOOK
@@ -27,6 +28,9 @@ TOUCHED = 20_000
 """Events in a page where nobody wants the events themselves."""
 
 ANSWER_WITHIN = 30.0
+
+_SYSTEM = 0
+"""The campaign of events that belong to none: contacts', and the system's, keys among them."""
 
 COUNTED_AGAIN = 0.1
 """Seconds until another look at counts that somebody else is bringing up to date."""
@@ -57,6 +61,8 @@ class Hub:
         self.age = 0
         """Raised when the log turned out to be another one: no place in it that was handed out means anything."""
         self.ended = False
+        self.revoked: frozenset[int] = frozenset()
+        """API keys whose streams end: that is in the log, so it is known here as soon as anything is."""
         self._news = asyncio.Event()
         self._dirty: set[int] = set()
         self._conn: Connection | None = None
@@ -120,9 +126,14 @@ class Hub:
         if not self.reading:
             self.ring.reset(await follow.head(self._conn))
             self._dirty.clear()
+            self.revoked = await access.revoked(self._conn)
             self.reading = True
             self._tell()
         await self._to_the_end(self._conn)
+        if _SYSTEM in self._dirty:
+            self._dirty.remove(_SYSTEM)
+            self.revoked = await access.revoked(self._conn)
+            self._tell()
         counted = await self._count(self._conn)
         return (IDLE_LOOK if self.hears else DEAF_LOOK) if counted else COUNTED_AGAIN
 

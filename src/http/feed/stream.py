@@ -35,6 +35,7 @@ class Stream:
     pool: Pool
     readers: asyncio.Semaphore
     """How many streams may read the log at once: who comes back with a day to read must not take all connections."""
+    key_id: int
     campaign_id: int | None
     events: bool
     progress: bool
@@ -70,7 +71,7 @@ class Stream:
             return self._heartbeat()
 
     async def _next(self) -> bytes:
-        while not self.hub.ended:
+        while not (self.hub.ended or self.key_id in self.hub.revoked):
             news = self.hub.news  # before the look
             try:
                 frames = await self._look()

@@ -8,10 +8,11 @@ from email.parser import BytesParser
 from functools import wraps
 from urllib.parse import parse_qsl
 
+import structlog
 from aiohttp import web
 from attrs import frozen
 
-from ...errors import UnavailableError
+from ...errors import PostledgerError
 from ...ledger import readers
 from ...ledger.readers import Channel, Reader
 from ...messages.unsubscribe import InvalidToken, read_token
@@ -21,6 +22,8 @@ from ..problems import AGAIN_IN
 from ..route import Handler, Route
 from . import pages
 from .desk import DESK, TooOften, count
+
+log = structlog.get_logger(__name__)
 
 MOST = 16 * 1024
 """Bytes of a body that are looked at: what a button or a mailbox provider sends has fifty."""
@@ -56,7 +59,8 @@ def with_pages(handler: Handler) -> Handler:
             return pages.too_many(request, retry_after(seconds)) if seconds else pages.not_found(request)
         except TooOften as error:
             return pages.too_many(request, retry_after(error.seconds))
-        except UnavailableError:
+        except PostledgerError as error:  # the database is away, or is not what it should be
+            log.warning("page_failed", reason=str(error))
             return pages.trouble(request, AGAIN_IN)
 
     return answered

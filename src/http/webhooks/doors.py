@@ -46,6 +46,7 @@ class Outside(Protocol):
 
     async def fetch(self, url: str, *, hosts: Callable[[str], bool]) -> Fetched:
         """One GET. Raises NotFetched."""
+        ...
 
 
 @frozen

@@ -8,6 +8,7 @@ from postledger.database import Connection
 from postledger.http.feed import hub as hub_module
 from postledger.http.feed import ring as ring_module
 from postledger.http.feed.context import HUB
+from postledger.ledger import access
 from postledger.ledger.sealing import seal_all
 from postledger.projections.follow import Checkpoint
 from tests.campaigns import WITHIN, change, draft, enqueue, people, started
@@ -166,6 +167,26 @@ async def test_a_page_has_a_size(api: Api, limit: str) -> None:
     found = await api.get(f"/v1/events?limit={limit}")
     assert found.problem == (422, "invalid")
     assert found.json["field"] == "limit"
+
+
+async def test_a_key_that_is_revoked_ends_its_streams_and_no_other(api: Api, db: Connection) -> None:
+    key = await api.new_key("read")
+    async with (
+        subscribed(api, key=key) as theirs,
+        subscribed(api, "?only=progress", key=key) as quiet,
+        subscribed(api) as ours,
+    ):
+        for reader in (theirs, quiet, ours):
+            await reader.next()
+        await eventually(lambda: expect(api.app[HUB].reading), within=WITHIN)
+        await access.revoke(db, int(key.split("_")[1]))
+        await seal_all(db)
+        for reader in (theirs, quiet):
+            with pytest.raises(EOFError):
+                await reader.until(lambda _: False)
+        await started(db, 2)
+        await seal_all(db)
+        await ours.until(lambda r: len(r.events) >= 4)
 
 
 async def test_streams_end_when_the_service_does(api: Api) -> None:

@@ -291,9 +291,8 @@ async def test_a_page_needs_nothing_from_elsewhere(api: Api, db: Connection):
 async def test_while_the_database_is_away_it_says_so(api: Api, db: Connection, monkeypatch: pytest.MonkeyPatch):
     mail = await mailed(api, db)
     assert (await anonymous(api, "GET", mail.path)).status == 200
-    await db.execute("SET lock_timeout = '5s'")
-    monkeypatch.setattr("postledger.http.pool.WAIT", 0.1)
     async with held(api):
+        monkeypatch.setattr("postledger.http.pool.WAIT", 0.1)
         answer = await anonymous(api, "POST", mail.path)
     assert answer.status == 503
     assert answer.headers["Retry-After"]

@@ -145,7 +145,7 @@ async def test_the_command_reads_anew_and_lists_what_is_nobodys(
 
     async def run(*arguments: str) -> Any:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "postledger", "webhooks", *arguments, "--database", database, "--json"),
+            *(sys.executable, "-m", "postledger", *arguments, "--database", database, "--json"),
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -153,9 +153,11 @@ async def test_the_command_reads_anew_and_lists_what_is_nobodys(
         assert process.returncode == 0
         return json.loads(out)
 
-    assert await run("reprocess") == {"payloads": 2, "added": 0, "changed": 1, "faults": 0}
+    assert await run("webhooks", "reprocess") == {"payloads": 2, "added": 0, "changed": 1, "faults": 0}
     assert await log_of(app, mail) == ["Bounced", "Retracted", "Bounced"]
     assert await app.fetchval("SELECT unsealed()") is False
-    listed = await run("unlinked")
+    checks = {check["name"]: check["detail"] for check in (await run("doctor"))["checks"]}
+    assert "1 things said of mails that are not found yet" in checks["webhooks"]
+    listed = await run("webhooks", "unlinked")
     assert [(item["provider"], item["message_id"]) for item in listed["items"]] == [("sendgrid", "elsewhere")]
     assert listed["next"] is None
