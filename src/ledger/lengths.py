@@ -10,7 +10,7 @@ LONGEST = timedelta(days=366)
 
 
 def read(text: str, least: timedelta = timedelta(0)) -> timedelta:
-    """Up to a year, with its unit (24 would mostly mean hours). Raises ValueError, in words for the one who wrote it."""
+    """Up to a year, with its unit (24 would mostly mean hours). Raises ValueError, in words for who wrote it."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d|)", text.strip())
     if found is None or (not found[2] and float(found[1])):
         raise ValueError(f"{text!r} is no duration: write 90s, 15m, 24h or 2d")

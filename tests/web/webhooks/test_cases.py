@@ -1,7 +1,6 @@
 """Every case of the providers' webhooks through the real endpoint: all of it twice, and in reverse.
 
-POSTLEDGER_CASES names a folder with files of the same format; by default the cases that are shared beside the
-repository are run where they exist.
+POSTLEDGER_CASES names another folder with files of the same format.
 """
 
 from __future__ import annotations
@@ -24,17 +23,15 @@ from tests.campaigns import change, claim, draft, enlist, enqueue, sent, settle
 from tests.clock import set_clock, stop_clock
 from tests.web.webhooks.service import World, open_service
 
-SHARED = Path(__file__).parents[3].parent / "shared" / "email-cases"
+OURS = Path(__file__).parent / "cases"
 FILES = {"mailgun": "mailgun", "sendgrid": "sendgrid", "ses": "ses-sns", "postmark": "postmark"}
 
 Case = dict[str, Any]
 
 
 def files() -> list[tuple[str, Case]]:
-    named = os.environ.get("POSTLEDGER_CASES")
-    folder = Path(named or SHARED)
-    paths = [(provider, folder / f"{stem}.json") for provider, stem in FILES.items()]
-    return [(name, json.loads(path.read_text(encoding="utf-8"))) for name, path in paths if named or path.exists()]
+    folder = Path(os.environ.get("POSTLEDGER_CASES") or OURS)
+    return [(name, json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))) for name, stem in FILES.items()]
 
 
 CASES = [pytest.param(name, file["config"], case, id=case["id"]) for name, file in files() for case in file["cases"]]
