@@ -237,7 +237,7 @@ class TestErrorRate:
             await mailing.until(campaign, "paused")
         assert await mailing.paused_for(campaign) == "error_rate"
         counts = await mailing.counts(campaign)
-        assert counts["failed"] >= 100
+        assert 21 <= counts["failed"] < 100  # at the 21st, and what was under way then
         assert counts["failed"] + counts["pending"] == 400
         await mailing.check(campaign)
 
