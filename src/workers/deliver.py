@@ -71,14 +71,15 @@ class Deliverer:
 
     async def _finish(self, job: Job, rows: Sequence[Delivery], send: Callable[[], Awaitable[list[Outcome]]]) -> None:
         """The slots are free when the outcomes are committed, not before."""
+        outcomes: list[Outcome] = []
         try:
             outcomes = await send()
             self._watch_failures(job, outcomes)
             if outcomes:
                 await self.settler.record(outcomes)
-                meters.settled(job.lane.provider.name, outcomes)
         finally:
             job.lane.give_back(len(rows), job.campaign.id)
+        meters.settled(job.lane.provider.name, outcomes)
 
     def _watch_failures(self, job: Job, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:

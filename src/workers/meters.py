@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Protocol
@@ -81,10 +81,11 @@ def timed(histogram: Histogram) -> Iterator[None]:
         histogram.observe(perf_counter() - began)
 
 
-def settled(provider: str, outcomes: Iterable[Outcome]) -> None:
+def settled(provider: str, outcomes: Sequence[Outcome]) -> None:
     """Outcomes that were committed."""
-    for (event, class_), count in Counts(map(_kind, outcomes)).items():
-        OUTCOMES.labels(provider, event, class_).inc(count)
+    alike = {(outcome.type, id(outcome.body)): outcome for outcome in outcomes}  # a batch's mostly share one body
+    for key, count in Counts((outcome.type, id(outcome.body)) for outcome in outcomes).items():
+        OUTCOMES.labels(provider, *_kind(alike[key])).inc(count)
 
 
 def _kind(outcome: Outcome) -> tuple[str, str]:
