@@ -1214,7 +1214,6 @@ LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off AS $$
 DECLARE
     v_now    timestamptz;
-    v_tids   tid[];
     v_good   boolean[];
     v_n      int := cardinality(p_deliveries);
     v_claim  uuid := CASE WHEN cardinality(p_claims) = 1 THEN p_claims[1] END;
@@ -1232,47 +1231,39 @@ BEGIN
     v_now := clock();
 
     -- Check and fold, in key order. Mostly all of them are still what their claim made of them; a lock before the update would
-    -- cost as much as the update.
-    BEGIN
-        UPDATE recipient_queue q SET
-            version = q.version + 1,
-            status = t.to_status::delivery_status,
-            attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
-            due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
-        FROM (SELECT * FROM unnest(p_deliveries, p_fences, p_types, p_bodies, p_due_in) AS u(id, fence, type, body, due_in) ORDER BY u.id OFFSET 0) i
-        JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
-        WHERE q.campaign_id = p_campaign AND q.delivery_id = i.id AND q.version = i.fence AND q.status = 'sending';
-        GET DIAGNOSTICS applied = ROW_COUNT;
-        IF applied < v_n THEN
-            RAISE EXCEPTION USING ERRCODE = 'PL000';
-        END IF;
-        v_good := array_fill(true, ARRAY[v_n]);
-    EXCEPTION WHEN SQLSTATE 'PL000' THEN
-        v_good := NULL;  -- some have moved on; nothing of the above has happened
-    END;
-
-    IF v_good IS NULL THEN
-        -- Lock the set in key order, so that those who meet in it wait instead of locking each other out.
-        SELECT array_agg(l.tid ORDER BY l.n), array_agg(l.good ORDER BY l.n) INTO v_tids, v_good
-        FROM (SELECT q.ctid AS tid, i.n, q.version = i.fence AND q.status = 'sending' AS good
-              FROM (SELECT * FROM unnest(p_deliveries, p_fences) WITH ORDINALITY AS u(id, fence, n) ORDER BY u.id) i
-              CROSS JOIN LATERAL (SELECT r.ctid, r.status, r.version FROM recipient_queue r
-                                  WHERE r.campaign_id = p_campaign AND r.delivery_id = i.id FOR UPDATE OFFSET 0) q) l;
-        IF v_n <> coalesce(cardinality(v_tids), 0) THEN
-            RAISE EXCEPTION 'campaign % has not all of these deliveries', p_campaign USING ERRCODE = 'PL004';
-        END IF;
-        UPDATE recipient_queue q SET
-            version = q.version + 1,
-            status = t.to_status::delivery_status,
-            attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
-            due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
-        FROM unnest(v_tids, v_good, p_types, p_bodies, p_due_in) AS i(tid, good, type, body, due_in)
-        JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
-        WHERE i.good AND q.ctid = i.tid;
-        GET DIAGNOSTICS applied = ROW_COUNT;
-        IF applied <> cardinality(array_positions(v_good, true)) THEN
-            RAISE EXCEPTION 'a delivery that is sending does not allow one of %', ARRAY(SELECT DISTINCT unnest(p_types)) USING ERRCODE = 'PL004';
-        END IF;
+    -- cost as much as the update. Where some have moved on, it is undone and done again with the set locked, so that those who
+    -- meet in it wait instead of locking each other out.
+    LOOP
+        BEGIN
+            IF v_good IS NOT NULL THEN
+                SELECT array_agg(l.good ORDER BY l.n) INTO v_good
+                FROM (SELECT i.n, q.version = i.fence AND q.status = 'sending' AS good
+                      FROM (SELECT * FROM unnest(p_deliveries, p_fences) WITH ORDINALITY AS u(id, fence, n) ORDER BY u.id) i
+                      CROSS JOIN LATERAL (SELECT r.status, r.version FROM recipient_queue r
+                                          WHERE r.campaign_id = p_campaign AND r.delivery_id = i.id FOR UPDATE OFFSET 0) q) l;
+                IF v_n <> coalesce(cardinality(v_good), 0) THEN
+                    RAISE EXCEPTION 'campaign % has not all of these deliveries', p_campaign USING ERRCODE = 'PL004';
+                END IF;
+            END IF;
+            UPDATE recipient_queue q SET
+                version = q.version + 1,
+                status = t.to_status::delivery_status,
+                attempt = coalesce(v_tried, (i.body ->> 'attempt')::int, q.attempt),
+                due_at = CASE WHEN t.to_status = 'pending' THEN v_now + coalesce(i.due_in, '0') END
+            FROM (SELECT * FROM unnest(p_deliveries, p_fences, p_types, p_bodies, p_due_in) AS u(id, fence, type, body, due_in)
+                  ORDER BY u.id OFFSET 0) i
+            JOIN transitions t ON t.machine = 'delivery' AND t.event = coalesce(v_type, i.type) AND t.from_status = 'sending'
+            WHERE q.campaign_id = p_campaign AND q.delivery_id = i.id AND q.version = i.fence AND q.status = 'sending';
+            GET DIAGNOSTICS applied = ROW_COUNT;
+            EXIT WHEN applied = v_n OR v_good IS NOT NULL;
+            RAISE EXCEPTION USING ERRCODE = 'PL099';  -- not PL000, which stands for every PL... in a handler
+        EXCEPTION WHEN SQLSTATE 'PL099' THEN
+            v_good := '{}';
+        END;
+    END LOOP;
+    v_good := coalesce(v_good, array_fill(true, ARRAY[v_n]));
+    IF applied <> cardinality(array_positions(v_good, true)) THEN
+        RAISE EXCEPTION 'a delivery that is sending does not allow one of %', ARRAY(SELECT DISTINCT unnest(p_types)) USING ERRCODE = 'PL004';
     END IF;
 
     IF applied > 0 THEN
@@ -2089,8 +2080,8 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         BEGIN
             PERFORM FROM campaigns c WHERE c.id = v_campaign.id FOR KEY SHARE;
-            RAISE EXCEPTION USING ERRCODE = 'PL000';
-        EXCEPTION WHEN SQLSTATE 'PL000' THEN NULL;
+            RAISE EXCEPTION USING ERRCODE = 'PL099';
+        EXCEPTION WHEN SQLSTATE 'PL099' THEN NULL;
         END;
     END IF;
 
