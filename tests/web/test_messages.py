@@ -163,22 +163,35 @@ async def test_bulk_and_cancelled_ones_take_none(api: Api) -> None:
     assert refused.problem == (409, "conflict")
 
 
-@pytest.fixture
-async def heard(database: str) -> AsyncIterator[list[float]]:
+class Heard(list[float]):
     """When each wake-up came, by the loop's clock."""
+
+    def __init__(self, conn: asyncpg.Connection) -> None:
+        super().__init__()
+        self.conn = conn
+
+    async def listen(self) -> None:
+        channel = await self.conn.fetchval("SELECT postledger.wake_channel()")
+        await self.conn.add_listener(channel, lambda *_: self.append(asyncio.get_running_loop().time()))
+
+    async def forget(self) -> None:
+        """What was committed before this is heard no more: a server hands it over before it is ready again."""
+        await self.conn.fetchval("SELECT 1")
+        self.clear()
+
+
+@pytest.fixture
+async def heard(database: str) -> AsyncIterator[Heard]:
     conn = await asyncpg.connect(database)
-    channel = await conn.fetchval("SELECT postledger.wake_channel()")
-    moments: list[float] = []
-    await conn.add_listener(channel, lambda *_: moments.append(asyncio.get_running_loop().time()))
-    yield moments
+    heard = Heard(conn)
+    await heard.listen()
+    yield heard
     await conn.close()
 
 
-async def test_workers_are_woken_after_the_commit_and_not_for_each(
-    api: Api, heard: list[float], db: Connection
-) -> None:
+async def test_workers_are_woken_after_the_commit_and_not_for_each(api: Api, heard: Heard, db: Connection) -> None:
     await standing(api)
-    heard.clear()
+    await heard.forget()
     sent = api.app[WAKER].sent
     begun = asyncio.get_running_loop().time()
     answers = await asyncio.gather(
@@ -196,7 +209,7 @@ async def test_workers_are_woken_after_the_commit_and_not_for_each(
 
 
 async def test_a_wake_up_is_said_again_where_the_connection_is_lost(
-    api: Api, heard: list[float], conn: asyncpg.Connection
+    api: Api, heard: Heard, conn: asyncpg.Connection
 ) -> None:
     await standing(api)
     asked = {"campaign": "welcome", "email": "ann@x.example"}
@@ -204,7 +217,7 @@ async def test_a_wake_up_is_said_again_where_the_connection_is_lost(
     await eventually(lambda: _true(api.app[WAKER].sent), within=10)
     query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postledger http wakes'"
     assert await conn.fetchval(query)
-    heard.clear()
+    await heard.forget()
     assert (await api.post("/v1/messages", asked)).status == 202
     await eventually(lambda: _true(heard), within=10)
 
