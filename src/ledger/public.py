@@ -1,12 +1,11 @@
-"""Values in their public JSON form and back: names, ids as strings, times, lengths, rates; strict in reading."""
+"""Objects in their public JSON form and back, as attrs classes; strict in reading, and telling what is wrong where."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import UnionType
-from typing import Any, Final, Literal, NewType, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 from attrs import frozen
@@ -20,19 +19,17 @@ from cattrs.errors import (
 )
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from ..events.text import scrub, write_moment
-from . import lengths, moments
+from ..events.text import write_moment
+from . import lengths
+from . import public_values as values
+from .public_values import Id, Unfit
 from .senders import Rate
+
+__all__ = ["JSON_NAME", "Id", "Unfit", "Unreadable", "name_of", "named", "read", "read_answer", "read_text", "write"]
 
 T = TypeVar("T")
 
-Id = NewType("Id", int)
-"""A number of ours, outside a string of digits."""
-
 JSON_NAME: Final = "json_name"
-BIGGEST: Final = 2**63 - 1
-DEEPEST: Final = 50
-"""Levels of an object that is kept as it is; parsers and databases have limits too, but none to rely on."""
 
 
 def named(name: str, **options: Any) -> Any:
@@ -53,17 +50,6 @@ class Unreadable(Exception):  # noqa: N818 - it says what was found
     field: str
     reason: str
     remedy: str | None = None
-
-
-class Unfit(ValueError):  # noqa: N818 - as above
-    """Why one value is not acceptable; whoever knows its place makes it Unreadable."""
-
-    def __init__(self, reason: str, remedy: str | None = None, field: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
-        self.field = field
-        """Where whoever checks a whole object knows which of its fields it is."""
 
 
 def read(value: Any, cls: type[T]) -> T:
@@ -135,130 +121,21 @@ def _joined(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-# What may be read. JSON's own types are taken as they are, never made of each other: "5" is no number.
-
-
-def _text(value: object, _: Any = None) -> str:
-    if not isinstance(value, str):
-        raise Unfit(f"{_said(value)} is no text", "write a string")
-    return scrub(value)
-
-
-def _whole(value: object, _: Any = None) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise Unfit(f"{_said(value)} is no whole number", "write a number without quotes or fraction")
-    if abs(value) > BIGGEST:
-        raise Unfit(f"{value} is too large", "write a smaller one")
-    return value
-
-
-def _truth(value: object, _: Any = None) -> bool:
-    if not isinstance(value, bool):
-        raise Unfit(f"{_said(value)} is neither true nor false", "write true or false")
-    return value
-
-
-def _id(value: object, _: Any = None) -> Id:
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,19}", value) or int(value) > BIGGEST:
-        raise Unfit(f"{_said(value)} is no id", "write it as it was given, a string of digits")
-    return Id(int(value))
-
-
-def _moment(value: object, _: Any = None) -> datetime:
-    try:
-        return moments.read(_text(value)).at
-    except moments.UnreadableMoment as error:
-        raise _unfit(error) from None
-
-
-def _length(value: object, _: Any = None) -> timedelta:
-    try:
-        return lengths.read(_text(value))
-    except Unfit:
-        raise
-    except ValueError as error:
-        raise _unfit(error) from None
-
-
-def _rate(value: object, _: Any = None) -> Rate:
-    try:
-        return Rate.read(_text(value))
-    except Unfit:
-        raise
-    except ValueError as error:
-        raise _unfit(error) from None
-
-
-def _unfit(error: ValueError) -> Unfit:
-    """What our own readers say: what is wrong, a colon, and what to write."""
-    reason, _, remedy = str(error).rpartition(": ")
-    return Unfit(reason, remedy) if reason else Unfit(remedy)
-
-
-def _nothing(value: object, _: Any = None) -> None:
-    if value is not None:
-        raise Unfit(f"{_said(value)} is not null", "write null")
-
-
-def _choice(value: object, kind: Any) -> Any:
-    allowed = get_args(kind)
-    if value not in allowed or isinstance(value, bool) != any(isinstance(one, bool) for one in allowed):
-        raise Unfit(f"{_said(value)} is not known here", f"write one of {', '.join(map(str, allowed))}")
-    return value
-
-
-def _object(value: object, _: Any = None) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Unfit(f"{_said(value)} is no object", "write {...}")
-    return {scrub(name): _clean(item, 1) for name, item in value.items()}
-
-
-def _clean(value: Any, depth: int) -> Any:
-    if depth > DEEPEST:
-        raise Unfit(f"nested deeper than {DEEPEST} levels", "make it flatter")
-    match value:
-        case str():
-            return scrub(value)
-        case dict():
-            return {scrub(name): _clean(item, depth + 1) for name, item in value.items()}
-        case list():
-            return [_clean(item, depth + 1) for item in value]
-    return value
-
-
-def _said(value: object) -> str:
-    """Enough of a value to know it by, never all of it."""
-    text = "null" if value is None else repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _whole_text(value: object, _: Any = None) -> int:
-    if not isinstance(value, str) or not re.fullmatch(r"-?[0-9]{1,18}", value):
-        raise Unfit(f"{_said(value)} is no whole number", "write digits")
-    return int(value)
-
-
-def _truth_text(value: object, _: Any = None) -> bool:
-    if value not in ("true", "false"):
-        raise Unfit(f"{_said(value)} is neither true nor false", "write true or false")
-    return value == "true"
-
-
 def _reader(whole: Any, truth: Any, *, strict: bool = True) -> Converter:
     converter = Converter(forbid_extra_keys=strict)
     for kind, hook in (
-        (str, _text),
+        (str, values.text),
         (int, whole),
         (bool, truth),
-        (Id, _id),
-        (datetime, _moment),
-        (timedelta, _length),
-        (Rate, _rate),
-        (type(None), _nothing),
+        (Id, values.id_),
+        (datetime, values.moment),
+        (timedelta, values.length),
+        (Rate, values.rate),
+        (type(None), values.nothing),
     ):
         converter.register_structure_hook(kind, hook)
-    converter.register_structure_hook_func(_is_choice, _choice)
-    converter.register_structure_hook_func(lambda kind: kind == dict[str, Any], _object)
+    converter.register_structure_hook_func(_is_choice, values.choice)
+    converter.register_structure_hook_func(lambda kind: kind == dict[str, Any], values.object_)
     converter.register_structure_hook_factory(_is_several, lambda kind: _several(converter, kind))
     converter.register_structure_hook_factory(_is_optional, lambda kind: _optional(converter, kind))
     converter.register_structure_hook_factory(
@@ -293,7 +170,7 @@ def _several(converter: Converter, kind: Any) -> Any:
 
     def structure(value: object, _: Any) -> Any:
         if not isinstance(value, list):
-            raise Unfit(f"{_said(value)} is no list", "write [...]")
+            raise Unfit(f"{values.said(value)} is no list", "write [...]")
         return tuple(_item(hook, inner, index, item) for index, item in enumerate(value))
 
     return structure
@@ -320,7 +197,7 @@ def _class_reader(cls: type[Any], converter: Converter, strict: bool) -> Any:
 
     def checked(value: Any, kind: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise Unfit(f"{_said(value)} is no object", "write {...}")
+            raise Unfit(f"{values.said(value)} is no object", "write {...}")
         return structure(value, kind)
 
     return checked
@@ -347,7 +224,7 @@ def _writer() -> Converter:
     return converter
 
 
-_READ = _reader(_whole, _truth)
-_READ_ANSWER = _reader(_whole, _truth, strict=False)
-_READ_TEXT = _reader(_whole_text, _truth_text)
+_READ = _reader(values.whole, values.truth)
+_READ_ANSWER = _reader(values.whole, values.truth, strict=False)
+_READ_TEXT = _reader(values.whole_text, values.truth_text)
 _WRITE = _writer()

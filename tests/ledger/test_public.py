@@ -11,7 +11,8 @@ from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postledger.ledger.public import BIGGEST, DEEPEST, Id, Unreadable, named, read, read_text, write
+from postledger.ledger.public import Id, Unreadable, named, read, read_text, write
+from postledger.ledger.public_values import BIGGEST, DEEPEST
 from postledger.ledger.senders import Rate
 
 
