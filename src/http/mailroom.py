@@ -22,6 +22,7 @@ from .effects import Asked, replayed
 from .keys import DATABASE, POOL, SEALER
 from .pool import Pool
 from .problems import AGAIN_IN, Problem
+from .waiting import Waiting
 from .waking import WAKER
 from .wire import answer
 
@@ -52,18 +53,9 @@ class Accepted:
 
 
 @frozen(eq=False)
-class _Waiting:
+class _Waiting(Waiting[web.Response]):
     message: Message = field(repr=False)
     asked: Asked | None
-    answer: asyncio.Future[web.Response] = field(repr=False)
-
-    def give(self, response: web.Response) -> None:
-        if not self.answer.done():
-            self.answer.set_result(response)
-
-    def refuse(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
 
 
 class _Apart(Exception):  # noqa: N818 - what to do, not what went wrong
@@ -88,14 +80,10 @@ class Mailroom:
         """
         if len(self._waiting) >= MOST:
             raise UnavailableError("too many messages wait for the database")
-        one = _Waiting(message, asked, asyncio.get_running_loop().create_future())
+        one = _Waiting(message, asked)
         self._waiting.append(one)
         self._arrived.set()
-        try:
-            async with asyncio.timeout(WITHIN):
-                return await one.answer
-        except TimeoutError:
-            raise UnavailableError("the database does not answer in time") from None
+        return await one.answered(WITHIN)
 
     async def step(self) -> None:
         """One transaction with what waits."""
@@ -124,7 +112,7 @@ class Mailroom:
         keys: set[tuple[int, str]] = set()
         while self._waiting and len(group) < MESSAGES:
             one = self._waiting.popleft()
-            if one.answer.done():
+            if one.is_over:
                 continue  # who asked has gone
             key = None if one.asked is None else (one.asked.api_key, one.asked.key)
             if (group and one.message.campaign != group[0].message.campaign) or key in keys:

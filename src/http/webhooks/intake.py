@@ -15,6 +15,7 @@ from ...errors import UnavailableError
 from ...ledger import feedback
 from ...ledger.feedback import Outcome, Post
 from ...workers.link import Link, LinkLost
+from ..waiting import Waiting
 from .vocabulary import WINDOW_IN
 
 log = structlog.get_logger(__name__)
@@ -34,9 +35,8 @@ ANSWER_WITHIN = 8.0
 
 
 @frozen(eq=False)
-class _Waiting:
+class _Waiting(Waiting[Outcome]):
     post: Post
-    answer: asyncio.Future[Outcome]
 
 
 class Intake:
@@ -62,15 +62,11 @@ class Intake:
         """Returns after the commit. Raises UnavailableError when it is not known to have been taken."""
         if self._bytes + len(post.payload) > self.most:
             raise UnavailableError("too many posts wait for the database")
-        one = _Waiting(post, asyncio.get_running_loop().create_future())
+        one = _Waiting(post)
         self._waiting.append(one)
         self._bytes += len(post.payload)
         self._arrived.set()
-        try:
-            async with asyncio.timeout(WITHIN):
-                return await one.answer
-        except TimeoutError:
-            raise UnavailableError("the database does not answer in time") from None
+        return await one.answered(WITHIN)
 
     async def step(self) -> None:
         """One transaction with what waits."""
@@ -83,8 +79,7 @@ class Intake:
                 await self._note(group)
             finally:
                 for one in group:  # whatever went wrong, nobody is left waiting
-                    if not one.answer.done():
-                        one.answer.set_exception(UnavailableError("the post could not be written down"))
+                    one.refuse(UnavailableError("the post could not be written down"))
 
     async def finish(self, *, within: float = 5.0) -> None:
         """What waits is written down before the process leaves, unless that takes too long."""
@@ -102,7 +97,7 @@ class Intake:
         while self._waiting and len(group) < POSTS and (not group or items + len(self._waiting[0].post.items) <= ITEMS):
             one = self._waiting.popleft()
             self._bytes -= len(one.post.payload)
-            if not one.answer.done():
+            if not one.is_over:
                 group.append(one)
                 items += len(one.post.items)
         return group
@@ -127,18 +122,17 @@ class Intake:
             log.error("post_not_noted", provider=one.post.provider, reason=first_line(error), sqlstate=error.sqlstate)
             fault = f"could not be noted (SQLSTATE {error.sqlstate})"
             try:
-                await self._receive([_Waiting(evolve(one.post, items=(), fault=fault), one.answer)])
+                await self._receive([one], [evolve(one.post, items=(), fault=fault)])
             except (LinkLost, asyncpg.PostgresError) as again:
                 log.error("post_refused", provider=one.post.provider, reason=str(again)[:200])
 
-    async def _receive(self, group: Sequence[_Waiting]) -> None:
+    async def _receive(self, group: Sequence[_Waiting], posts: Sequence[Post] | None = None) -> None:
+        """`posts`: instead of theirs."""
+        posts = [one.post for one in group] if posts is None else posts
         async with self.link.use() as conn:
-            received = await feedback.receive(
-                conn, [one.post for one in group], window=WINDOW_IN, timeout=ANSWER_WITHIN
-            )
+            received = await feedback.receive(conn, posts, window=WINDOW_IN, timeout=ANSWER_WITHIN)
         for one, outcome in zip(group, received.outcomes, strict=True):
-            if not one.answer.done():
-                one.answer.set_result(outcome)
+            one.give(outcome)
         if received.appended:
             self.on_appended()
         if received.unlinked:
